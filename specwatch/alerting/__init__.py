@@ -1,0 +1,1 @@
+"""The alert catalogue, its evaluation, and delivery to Slack and PagerDuty."""

@@ -1,0 +1,57 @@
+"""The command line: one module a command, imported only when that command runs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from specwatch import __version__
+from specwatch.errors import SpecwatchError
+
+COMMANDS = {
+    "check": "Say what speculation does on a running vLLM server",
+    "demo": "Show the whole loop on this machine: launch, watch, drift, alert",
+    "gen-alerts": "Write Prometheus rules and an Alertmanager configuration",
+    "gen-dashboards": "Write Grafana dashboards",
+    "launch": "Start vLLM with speculation, and the sidecar beside it",
+    "sidecar": "Scrape vLLM servers; serve signals, alerts and a page",
+}
+"""Name and one-line help of every command; the module is the name with underscores."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when it is asked for, so that ``--help`` stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of COMMANDS."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import ``specwatch.cli.<name>`` and return its ``command``."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"specwatch.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from COMMANDS, importing none of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="specwatch")
+def specwatch() -> None:
+    """Watch what speculative decoding is worth on your vLLM servers."""
+
+
+def main() -> None:
+    """Run the command line; a SpecwatchError becomes one message and its exit code."""
+    try:
+        specwatch.main(prog_name="specwatch")
+    except SpecwatchError as problem:
+        click.echo(f"specwatch: {problem}", err=True)
+        sys.exit(problem.exit_code)

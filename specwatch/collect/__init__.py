@@ -1,0 +1,1 @@
+"""Where the counters come from: targets and scraping."""

@@ -1,0 +1,1 @@
+"""Rules, Alertmanager configuration and dashboards made from the catalogues."""

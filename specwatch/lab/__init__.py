@@ -1,0 +1,1 @@
+"""Tiny models and a simulated fleet, shared by demo, tests and benchmarks."""

@@ -1,0 +1,1 @@
+"""Sending load and measuring what comes back."""

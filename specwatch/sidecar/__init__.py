@@ -1,0 +1,1 @@
+"""The running service: scrape loop, API, page."""

@@ -1,0 +1,1 @@
+"""What the counters mean. Pure arithmetic: no I/O, no clock."""
