@@ -1,0 +1,198 @@
+"""The signal catalogue: every signal once, for the sidecar's metrics, the rules, the dashboards and the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from specwatch.signals.formula import PerPosition, Ratio
+from specwatch.signals.speedup import ASSUMED, DraftCost, speedup_formula
+from specwatch.signals.window import Increments
+from specwatch.vllm.metrics import Counter
+
+
+class Unit(str, Enum):
+    """Units as they end a metric's name."""
+
+    RATIO = "ratio"
+    TOKENS = "tokens"
+    SECONDS = "seconds"
+    REQUESTS = "requests"
+    TOKENS_PER_SECOND = "tokens_per_second"
+
+
+MIN_DRAFTS = 30
+"""Drafts in a window below which acceptance has no value: even independent draft tokens, at K = 5 and a rate of
+one half, would then leave a 95 % interval wider than ± 0.08, and tokens of one request are not independent."""
+
+_ENOUGH = {Counter.DRAFTS: float(MIN_DRAFTS)}
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One derived quantity.
+
+    ``name`` is how the project speaks of it; the sidecar exports it as ``specwatch_<name>_<unit>``, and the
+    recording rules as ``<level>:specwatch_<name>:<operation>``.
+    """
+
+    name: str
+    unit: Unit
+    title: str
+    help: str
+    formula: Ratio | PerPosition
+
+    @property
+    def metric(self) -> str:
+        """Name of the sidecar's metric."""
+        return f"specwatch_{self.name}_{self.unit.value}"
+
+
+def signals(cost: DraftCost = ASSUMED) -> tuple[Signal, ...]:
+    """All signals, the estimated speedup at this draft cost."""
+    return (*_ACCEPTANCE, _speedup(cost), *_SERVING)
+
+
+_ACCEPTANCE = (
+    Signal(
+        "acceptance_rate",
+        Unit.RATIO,
+        "Acceptance rate",
+        "Accepted draft tokens ÷ draft tokens.",
+        Ratio(
+            {Counter.ACCEPTED_TOKENS: 1.0},
+            {Counter.DRAFT_TOKENS: 1.0},
+            at_least={Counter.DRAFT_TOKENS: MIN_DRAFTS},
+        ),
+    ),
+    Signal(
+        "acceptance_length",
+        Unit.TOKENS,
+        "Acceptance length",
+        "Mean tokens per drafted step, the target's own bonus token included.",
+        Ratio({Counter.ACCEPTED_TOKENS: 1.0}, {Counter.DRAFTS: 1.0}, offset=1.0, at_least=_ENOUGH),
+    ),
+    Signal(
+        "draft_length",
+        Unit.TOKENS,
+        "Mean K",
+        "Draft tokens ÷ drafts: what was proposed, which n-gram, suffix and dynamic schedules keep below K.",
+        Ratio({Counter.DRAFT_TOKENS: 1.0}, {Counter.DRAFTS: 1.0}, at_least=_ENOUGH),
+    ),
+    Signal(
+        "position_acceptance",
+        Unit.RATIO,
+        "Acceptance by position",
+        "Share of drafts whose token at this position was accepted; position 0 is drafted first.",
+        PerPosition(at_least=MIN_DRAFTS),
+    ),
+    Signal(
+        "draft_coverage",
+        Unit.RATIO,
+        "Coverage",
+        "Share of decode steps that were drafted; a dynamic schedule at K = 0 takes it to 0.",
+        Ratio({Counter.DRAFTS: 1.0}, {Counter.DECODE_STEPS: 1.0}, at_least={Counter.DECODE_STEPS: MIN_DRAFTS}),
+    ),
+)
+
+
+def _speedup(cost: DraftCost) -> Signal:
+    return Signal(
+        "estimated_speedup",
+        Unit.RATIO,
+        "Speedup, estimated",
+        "Speed of drafted steps ÷ speed without speculation, from acceptance and a draft cost that is assumed or "
+        "taken from the models' sizes. An upper bound: overhead that does not shrink with the draft is left out.",
+        speedup_formula(cost, at_least=_ENOUGH),
+    )
+
+
+_SERVING = (
+    Signal(
+        "tokens_per_step",
+        Unit.TOKENS,
+        "Tokens per decode step",
+        "Tokens generated ÷ decode steps, undrafted steps and truncation at the end of requests included.",
+        Ratio(
+            {Counter.GENERATION_TOKENS: 1.0, Counter.FIRST_TOKENS: -1.0},
+            {Counter.DECODE_STEPS: 1.0},
+            at_least={Counter.DECODE_STEPS: MIN_DRAFTS},
+        ),
+    ),
+    Signal(
+        "tpot",
+        Unit.SECONDS,
+        "Mean TPOT",
+        "Mean time per output token of the requests that ended.",
+        Ratio(
+            {Counter.FINISHED_DECODE_SECONDS: 1.0},
+            {Counter.FINISHED_TOKENS: 1.0, Counter.FINISHED_REQUESTS: -1.0},
+        ),
+    ),
+    Signal(
+        "step_latency",
+        Unit.SECONDS,
+        "Mean ITL",
+        "Mean time between the outputs of a request: one decode step, however many tokens it brought.",
+        Ratio({Counter.DECODE_STEP_SECONDS: 1.0}, {Counter.DECODE_STEPS: 1.0}),
+    ),
+    Signal(
+        "generation_throughput",
+        Unit.TOKENS_PER_SECOND,
+        "Generated tokens per second",
+        "Tokens generated per second.",
+        Ratio({Counter.GENERATION_TOKENS: 1.0}),
+    ),
+    Signal(
+        "draft_throughput",
+        Unit.TOKENS_PER_SECOND,
+        "Draft tokens per second",
+        "Tokens proposed and verified per second.",
+        Ratio({Counter.DRAFT_TOKENS: 1.0}),
+    ),
+    Signal(
+        "accepted_throughput",
+        Unit.TOKENS_PER_SECOND,
+        "Accepted draft tokens per second",
+        "Draft tokens accepted per second.",
+        Ratio({Counter.ACCEPTED_TOKENS: 1.0}),
+    ),
+    Signal(
+        "wasted_throughput",
+        Unit.TOKENS_PER_SECOND,
+        "Wasted draft tokens per second",
+        "Draft tokens rejected per second: work that was done for nothing.",
+        Ratio({Counter.DRAFT_TOKENS: 1.0, Counter.ACCEPTED_TOKENS: -1.0}),
+    ),
+    Signal(
+        "running_requests",
+        Unit.REQUESTS,
+        "Batch size",
+        "Mean number of requests in the batch.",
+        Ratio({Counter.RUNNING_SECONDS: 1.0}),
+    ),
+    Signal(
+        "waiting_requests",
+        Unit.REQUESTS,
+        "Queue",
+        "Mean number of requests waiting.",
+        Ratio({Counter.WAITING_SECONDS: 1.0}),
+    ),
+)
+
+Value = float | tuple[float | None, ...] | None
+"""A signal's value: a number, one a position, or None without enough to say."""
+
+
+def evaluate(catalogue: Sequence[Signal], engines: Sequence[Increments]) -> dict[str, Value]:
+    """Every signal over these engines, by name."""
+    return {signal.name: signal.formula.over(engines) for signal in catalogue}
+
+
+def signal(name: str) -> Signal:
+    """The signal of that name, at the assumed draft cost; KeyError for an unknown one."""
+    return _BY_NAME[name]
+
+
+_BY_NAME = {entry.name: entry for entry in signals()}

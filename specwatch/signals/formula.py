@@ -1,0 +1,91 @@
+"""A signal's formula, written once: evaluated on increments here, turned into PromQL by ``generate``.
+
+Every signal is a quotient of sums of counters. Numerators and denominators are pooled over engines before
+dividing; ratios are never averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from specwatch.signals.window import Increments
+from specwatch.vllm.metrics import Counter
+
+Terms = Mapping[Counter, float]
+"""Counters and their weights: ``{DRAFTS: 1, ACCEPTED_TOKENS: 1}`` is drafts + accepted tokens."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """``offset + Σ numerator ÷ Σ denominator``, pooled over engines.
+
+    Without a denominator the quotient is per second of observed time (a rate). ``at_least`` names counters
+    whose pooled increment must reach a minimum: below it there is no value, for chance would decide it.
+    """
+
+    numerator: Terms
+    denominator: Terms = field(default_factory=dict)
+    offset: float = 0.0
+    at_least: Terms = field(default_factory=dict)
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether the quotient is per second."""
+        return not self.denominator
+
+    def over(self, engines: Sequence[Increments]) -> float | None:
+        """The value over these engines, or None without enough to say.
+
+        Engines that do not export one of the counters are left out of both sums.
+        """
+        needed = {*self.numerator, *self.denominator, *self.at_least}
+        members = [engine for engine in engines if needed <= engine.counts.keys()]
+        if any(_pooled({counter: 1.0}, members) < least for counter, least in self.at_least.items()):
+            return None
+        if self.is_rate:
+            rates = [_pooled(self.numerator, [m]) / m.seconds for m in members if m.seconds > 0]
+            return self.offset + sum(rates) if rates else None
+        below = _pooled(self.denominator, members)
+        return self.offset + _pooled(self.numerator, members) / below if below > 0 else None
+
+
+@dataclass(frozen=True)
+class PerPosition:
+    """Share of drafts whose token at a position was accepted, for every position.
+
+    Position i divides by the drafts of the engines that have a position i: engines of another K do not dilute it.
+    """
+
+    at_least: float
+    """Drafts, below which a position has no value."""
+
+    def over(self, engines: Sequence[Increments]) -> tuple[float | None, ...]:
+        """One unconditional rate a position, position 0 first."""
+        members = [engine for engine in engines if Counter.DRAFTS in engine.counts]
+        longest = max((len(m.accepted_per_position) for m in members), default=0)
+        return tuple(self._at(position, members) for position in range(longest))
+
+    def _at(self, position: int, engines: Sequence[Increments]) -> float | None:
+        members = [m for m in engines if position < len(m.accepted_per_position)]
+        drafts = _pooled({Counter.DRAFTS: 1.0}, members)
+        if drafts < max(self.at_least, 1.0):
+            return None
+        return sum(m.accepted_per_position[position] for m in members) / drafts
+
+
+def conditional_rates(per_position: Sequence[float | None]) -> tuple[float | None, ...]:
+    """P(accepted at i | accepted at i - 1) from unconditional rates; the first equals its own rate.
+
+    A change of domain moves these first: the unconditional rates fall with position anyway.
+    """
+    before: float | None = 1.0
+    result: list[float | None] = []
+    for rate in per_position:
+        result.append(rate / before if rate is not None and before else None)
+        before = rate
+    return tuple(result)
+
+
+def _pooled(terms: Terms, engines: Sequence[Increments]) -> float:
+    return sum(weight * engine.counts[counter] for counter, weight in terms.items() for engine in engines)

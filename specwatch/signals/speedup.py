@@ -1,0 +1,80 @@
+"""What speculation is worth: the speedup over plain decoding, from counters and the cost of a draft.
+
+    S = (1 + A/D) / (v + k·c) = (D + A) / (v·D + c·N)
+
+with D drafts, N draft tokens, A accepted tokens, k = N/D, c the time of one draft token ÷ the time of one plain
+target step, v the time of one verifying step ÷ one plain step. No independence between positions is assumed.
+With v = 1, S > 1 exactly when the acceptance rate exceeds c. (Leviathan et al. 2023, theorem 3.8, is the case of
+a constant acceptance probability.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from specwatch.signals.formula import Ratio, Terms
+from specwatch.vllm.metrics import Counter
+
+
+class SpeedupKind(str, Enum):
+    """How a speedup is known."""
+
+    ESTIMATED = "estimated"
+    """From acceptance and an assumed draft cost: launch and scheduling overhead are left out."""
+
+
+MEASURED_TO_FORMULA = (0.68, 1.29)
+"""Smallest and largest measured ÷ expected speedup in Leviathan et al. 2023, appendix A.3."""
+
+
+@dataclass(frozen=True)
+class DraftCost:
+    """What drafting and verifying cost, relative to one plain decode step of the target."""
+
+    c: float
+    """One draft token."""
+    v: float = 1.0
+    """One verifying step; 1 while decoding is bound by memory bandwidth."""
+    source: str = "assumed"
+    """Where the figures come from, in words a reader of the number needs."""
+
+    @property
+    def break_even_acceptance(self) -> float | None:
+        """Acceptance rate above which speculation pays at v = 1; with v > 1 it depends on k as well."""
+        return self.c if self.v == 1.0 else None
+
+
+ASSUMED = DraftCost(
+    c=0.05,
+    source="assumed: a draft token costs 5 % of a target step and verifying costs no more than plain decoding",
+)
+"""Used when nothing is known: in Leviathan et al. 2023, A.3, measured draft costs are 0.02, 0.04 and 0.11."""
+
+
+def from_parameter_counts(ratio: float) -> DraftCost:
+    """Draft cost from draft parameters ÷ target parameters.
+
+    A lower bound, and so an upper bound of the speedup: launch and scheduling overhead do not shrink with the model.
+    """
+    return DraftCost(c=ratio, source=f"the models' sizes: the draft has {ratio:.1%} of the target's parameters")
+
+
+def given(c: float) -> DraftCost:
+    """Draft cost that the user states."""
+    return DraftCost(c=c, source=f"given: a draft token costs {c:.1%} of a target step")
+
+
+def speedup_formula(cost: DraftCost, at_least: Terms) -> Ratio:
+    """The speedup of drafted steps for one draft cost."""
+    return Ratio(
+        numerator={Counter.DRAFTS: 1.0, Counter.ACCEPTED_TOKENS: 1.0},
+        denominator={Counter.DRAFTS: cost.v, Counter.DRAFT_TOKENS: cost.c},
+        at_least=at_least,
+    )
+
+
+def band(speedup: float) -> tuple[float, float]:
+    """Where a measurement would fall if it strayed from the formula as far as published ones do."""
+    low, high = MEASURED_TO_FORMULA
+    return speedup * low, speedup * high
