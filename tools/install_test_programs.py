@@ -41,13 +41,9 @@ class Program:
 PROMETHEUS = Program("Prometheus", ("prometheus",), ("prometheus",))
 # From Debian 13 on, promtool has a package of its own.
 PROMTOOL = Program("promtool", ("promtool",), ("prometheus", "promtool"))
-ALERTMANAGER = Program(
-    "Alertmanager", ("prometheus-alertmanager", "alertmanager"), ("prometheus-alertmanager",)
-)
+ALERTMANAGER = Program("Alertmanager", ("prometheus-alertmanager", "alertmanager"), ("prometheus-alertmanager",))
 AMTOOL = Program("amtool", ("amtool",), ("prometheus-alertmanager", "amtool"))
-CHROMIUM = Program(
-    "Chromium", ("chromium", "chromium-browser", "google-chrome"), ("chromium",), unpacked=False
-)
+CHROMIUM = Program("Chromium", ("chromium", "chromium-browser", "google-chrome"), ("chromium",), unpacked=False)
 PROGRAMS = (PROMETHEUS, PROMTOOL, ALERTMANAGER, AMTOOL, CHROMIUM)
 
 

