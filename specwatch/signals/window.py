@@ -58,23 +58,26 @@ class Ledger:
         self._process_start: float | None = None
         self.restarts = 0
 
-    def observe(self, at: float, engine: EngineSnapshot, process_start: float | None = None) -> None:
-        """Take in one scrape.
+    def observe(self, at: float, engine: EngineSnapshot, process_start: float | None = None) -> Increments | None:
+        """Take in one scrape; returns the increments since the one before, or None where there are none to tell.
 
         A page that is not newer than the last is ignored. A page of zeros after real counts is ignored too: a
         dying engine serves one, and differences against the next real page hold either way.
         """
         if self._points and at <= self._points[-1].at:
-            return
+            return None
         layout, raw = _flatten(engine)
         integrals = tuple(counter for counter in Counter if counter in engine.gauges)
         if self._points and any(self._raw) and not any(raw):
-            return
+            return None
         if (layout, integrals) != (self._layout, self._integrals):
             self._begin(at, layout, integrals)
         else:
             self._extend(at, engine, raw, restarted=self._has_restarted(raw, process_start))
         self._raw, self._process_start = raw, process_start
+        if len(self._points) < 2:
+            return None
+        return self._between(self._points[-2], self._points[-1], longest=float("inf"))
 
     def over(self, seconds: float, now: float) -> Increments | None:
         """Increments over the last ``seconds`` before ``now``, or over what is known of them.
@@ -89,12 +92,6 @@ class Ledger:
         if first == len(times) - 1:
             return None
         return self._between(self._points[first], self._points[-1], longest=seconds * LONGEST_STRETCH)
-
-    def latest(self) -> Increments | None:
-        """Increments between the last two scrapes, or None before there are two."""
-        if len(self._points) < 2:
-            return None
-        return self._between(self._points[-2], self._points[-1], longest=float("inf"))
 
     def _begin(self, at: float, layout: tuple[Counter | int, ...], integrals: tuple[Counter, ...]) -> None:
         """Start over: points of another layout (another K, families gone) cannot be subtracted."""

@@ -1,0 +1,228 @@
+"""What is known of one target: its counters over time, its drift, its last error. No I/O, no clock of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from specwatch.collect.targets import Target
+from specwatch.signals.catalogue import Value, evaluate, signals
+from specwatch.signals.diagnosis import Evidence, Finding, Level, diagnose
+from specwatch.signals.drift import DriftDetector, DriftReading, DriftSettings
+from specwatch.signals.speedup import ASSUMED, DraftCost
+from specwatch.signals.window import Increments, Ledger, add_up
+from specwatch.vllm.metrics import Counter, Dialect, SinceStart, Snapshot
+
+WINDOWS: Mapping[str, float] = {"1m": 60.0, "5m": 300.0, "30m": 1800.0}
+"""Windows that signals are told over, by the label that names them."""
+
+HEADLINE_WINDOW = "1m"
+"""The window that the findings and the page's first figures speak of."""
+
+HISTORY_POINTS = 720
+"""Points kept for sparklines: an hour at a scrape every five seconds."""
+
+
+@dataclass(frozen=True)
+class WatchSettings:
+    """What the user said about a target, and how time runs."""
+
+    k: int | None = None
+    """Configured K, where a launch record or the user tells it."""
+    method: str | None = None
+    cost: DraftCost = ASSUMED
+    drift: DriftSettings = field(default_factory=DriftSettings)
+    windows: Mapping[str, float] = field(default_factory=lambda: dict(WINDOWS))
+
+
+@dataclass(frozen=True)
+class WindowView:
+    """Signals over one window."""
+
+    seconds: float | None
+    """Seconds that the window really covers; None without two scrapes in it."""
+    values: Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class HistoryPoint:
+    """One scrape's headline figures, for a sparkline."""
+
+    at: float
+    acceptance_rate: float | None
+    estimated_speedup: float | None
+    drift_score: float | None
+    running_requests: float | None
+
+
+@dataclass(frozen=True)
+class TargetView:
+    """Everything there is to say of a target at one moment."""
+
+    target: Target
+    up: bool | None
+    """None before the first scrape."""
+    error: str | None
+    last_scrape: float | None
+    release: str | None
+    dialect: Dialect | None
+    model_name: str | None
+    engines: int
+    k: int | None
+    method: str | None
+    cost: DraftCost
+    restarts: int
+    windows: Mapping[str, WindowView]
+    since_start: Mapping[str, float]
+    """Acceptance since the server's start, for the V0 engine alone, which tells nothing newer."""
+    drift: DriftReading
+    findings: tuple[Finding, ...]
+
+    @property
+    def speculation_configured(self) -> bool | None:
+        """Whether the server speculates; None while the page does not tell."""
+        if self.dialect in (Dialect.V1, Dialect.V0):
+            return True
+        return False if self.dialect is Dialect.OFF else None
+
+
+class TargetWatch:
+    """Takes in pages of one target and answers what they mean."""
+
+    def __init__(self, target: Target, settings: WatchSettings | None = None) -> None:
+        self.target = target
+        self.release: str | None = None
+        self._settings = settings or WatchSettings()
+        self._signals = signals(self._settings.cost)
+        self._engines: dict[str, Ledger] = {}
+        self._drift = DriftDetector(self._settings.drift)
+        self._snapshot: Snapshot | None = None
+        self._error: str | None = None
+        self._last_scrape: float | None = None
+        self._history: deque[HistoryPoint] = deque(maxlen=HISTORY_POINTS)
+
+    @property
+    def up(self) -> bool | None:
+        """Whether the last scrape worked; None before the first."""
+        return None if self._last_scrape is None and self._error is None else self._error is None
+
+    @property
+    def error(self) -> str | None:
+        """Why the last scrape failed, or None."""
+        return self._error
+
+    @property
+    def history(self) -> tuple[HistoryPoint, ...]:
+        """Headline figures of the last scrapes, oldest first."""
+        return tuple(self._history)
+
+    def failed(self, reason: str) -> None:
+        """Take in that a scrape failed; what is known stays known, and ages out of the windows."""
+        self._error = reason
+
+    def observe(self, at: float, snapshot: Snapshot) -> None:
+        """Take in a page."""
+        self._error, self._last_scrape, self._snapshot = None, at, snapshot
+        keep = max(self._settings.windows.values())
+        self._engines = {name: self._engines.get(name) or Ledger(keep) for name in snapshot.engines}
+        steps = [
+            self._engines[name].observe(at, engine, snapshot.process_start) for name, engine in snapshot.engines.items()
+        ]
+        self._update_drift(at, [step for step in steps if step])
+        headline = self.values_over(self._settings.windows[HEADLINE_WINDOW], at)
+        self._history.append(
+            HistoryPoint(
+                at=at,
+                acceptance_rate=_number(headline, "acceptance_rate"),
+                estimated_speedup=_number(headline, "estimated_speedup"),
+                drift_score=self._drift.reading().score,
+                running_requests=_number(headline, "running_requests"),
+            )
+        )
+
+    def values_over(self, seconds: float, now: float) -> dict[str, Value]:
+        """Every signal over the last ``seconds``, by name, pooled over the engines."""
+        return evaluate(self._signals, self._increments(seconds, now))
+
+    def view(self, now: float) -> TargetView:
+        """Everything there is to say at ``now``."""
+        snapshot = self._snapshot
+        windows = {label: self._window(seconds, now) for label, seconds in self._settings.windows.items()}
+        return TargetView(
+            target=self.target,
+            up=self.up,
+            error=self._error,
+            last_scrape=self._last_scrape,
+            release=self.release,
+            dialect=snapshot.dialect if snapshot else None,
+            model_name=snapshot.model_name if snapshot else None,
+            engines=len(self._engines),
+            k=self._k(),
+            method=self._settings.method,
+            cost=self._settings.cost,
+            restarts=max((ledger.restarts for ledger in self._engines.values()), default=0),
+            windows=windows,
+            since_start=self._since_start(snapshot.since_start if snapshot else None),
+            drift=self._drift.reading(),
+            findings=self._findings(windows[HEADLINE_WINDOW].values),
+        )
+
+    def _increments(self, seconds: float, now: float) -> list[Increments]:
+        parts = (ledger.over(seconds, now) for ledger in self._engines.values())
+        return [part for part in parts if part]
+
+    def _window(self, seconds: float, now: float) -> WindowView:
+        parts = self._increments(seconds, now)
+        return WindowView(
+            seconds=max((part.seconds for part in parts), default=None),
+            values=evaluate(self._signals, parts),
+        )
+
+    def _update_drift(self, at: float, steps: Sequence[Increments]) -> None:
+        pooled = add_up(steps)
+        if not {Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS} <= pooled.counts.keys():
+            return
+        self._drift.update(
+            at,
+            seconds=pooled.seconds,
+            drafts=pooled.counts[Counter.DRAFTS],
+            draft_tokens=pooled.counts[Counter.DRAFT_TOKENS],
+            accepted=pooled.counts[Counter.ACCEPTED_TOKENS],
+            regime=(len(pooled.accepted_per_position), self._settings.method, self.release),
+        )
+
+    def _k(self) -> int | None:
+        """K as configured, or as the page shows it: it has one series a draft position."""
+        if self._settings.k is not None or self._snapshot is None:
+            return self._settings.k
+        return max((len(e.accepted_per_position) for e in self._snapshot.engines.values()), default=0) or None
+
+    def _since_start(self, averages: SinceStart | None) -> dict[str, float]:
+        k = self._settings.k
+        if averages is None or k is None:
+            return {}
+        return {
+            "acceptance_rate": averages.acceptance_rate(k),
+            "acceptance_length": averages.acceptance_length(k),
+        }
+
+    def _findings(self, values: Mapping[str, Value]) -> tuple[Finding, ...]:
+        if self._error:
+            return (Finding("unreachable", Level.PROBLEM, f"The last scrape failed: {self._error}."),)
+        if self._snapshot is None:
+            return (Finding("waiting", Level.NOTICE, "Waiting for the first scrape."),)
+        return diagnose(
+            Evidence(
+                dialect=self._snapshot.dialect,
+                values=values,
+                engines=len(self._engines),
+                cost=self._settings.cost,
+                drift=self._drift.reading(),
+            )
+        )
+
+
+def _number(values: Mapping[str, Value], name: str) -> float | None:
+    value = values[name]
+    return value if isinstance(value, float) else None
