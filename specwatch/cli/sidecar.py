@@ -1,0 +1,74 @@
+"""``specwatch sidecar``: watch vLLM servers; serve signals, alerts and a page."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from pathlib import Path
+from typing import Any
+
+import click
+
+from specwatch.config import SidecarConfig, load
+from specwatch.errors import InputError
+
+
+@click.command("sidecar", context_settings={"show_default": True})
+@click.option("--target", multiple=True, metavar="[NAME=]URL", help="Server to watch; repeat for more.")
+@click.option("--listen", metavar="HOST:PORT", help="Where to serve.  [default: 127.0.0.1:9108]")
+@click.option(
+    "--insecure", is_flag=True, default=None, help="Allow an address other than loopback; nothing asks who reads."
+)
+@click.option("--interval", type=float, metavar="SECONDS", help="Time between scrapes of a target.  [default: 5]")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Longest a scrape may take.  [default: 5]")
+@click.option(
+    "--launch-record", type=click.Path(path_type=Path), help="Record that specwatch launch wrote: K, method, sizes."
+)
+@click.option("--num-speculative-tokens", type=int, metavar="K", help="K, where neither page nor record shows it (V0).")
+@click.option(
+    "--draft-cost", type=float, metavar="C", help="Time of a draft token ÷ a plain target step, if you know it."
+)
+@click.option(
+    "--slack-webhook-file", type=click.Path(path_type=Path), help="File holding a Slack incoming-webhook URL."
+)
+@click.option(
+    "--pagerduty-routing-key-file", type=click.Path(path_type=Path), help="File holding a PagerDuty Events v2 key."
+)
+@click.option("--pagerduty-url", metavar="URL", help="Another Events v2 endpoint (EU service region, tests).")
+@click.option("--public-url", metavar="URL", help="How people reach this page; put into messages.")
+@click.option(
+    "--time-scale", type=float, help="Multiplies every duration of alerts and drift: rehearsals only.  [default: 1]"
+)
+@click.option("--config", "file", type=click.Path(path_type=Path), help="YAML file with these options; flags win.")
+def command(file: Path | None, **flags: Any) -> None:
+    """Scrape vLLM servers, derive what speculation is worth on each, and serve it.
+
+    Signals go to /metrics (Prometheus), /api/v1/signals (JSON) and / (a page). With a Slack webhook or a PagerDuty
+    key the sidecar also evaluates the alerts and delivers them, for places without a Prometheus.
+    """
+    from specwatch.sidecar.run import run
+
+    config = load(SidecarConfig, file, flags)
+    host, port = split_address(config.listen)
+    if not _is_loopback(host) and not config.insecure:
+        raise InputError(
+            f"--listen {config.listen} can be reached from other machines, and nothing asks who reads. Keep it on "
+            "127.0.0.1, put an authenticating proxy before it, or say --insecure."
+        )
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    run(config, host, port)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT; InputError for anything else."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise InputError(f"--listen {address!r}: write it as HOST:PORT, for instance 127.0.0.1:9108")
+    return host.strip("[]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

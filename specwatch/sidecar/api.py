@@ -1,0 +1,153 @@
+"""The sidecar over HTTP: signals, alerts, history, metrics, and the page that draws them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import PlainTextResponse
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from specwatch import __version__
+from specwatch.sidecar import exporter
+from specwatch.sidecar.alerts import AlertBook, AlertsView
+from specwatch.sidecar.service import Service
+from specwatch.sidecar.watch import HEADLINE_WINDOW, HistoryPoint, TargetView
+from specwatch.signals.catalogue import signals
+
+PAGE_FILES: Mapping[str, str] = {
+    "index.html": "text/html; charset=utf-8",
+    "page.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+}
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+LOCAL_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
+"""Host headers accepted on loopback: a page of another site that resolves to 127.0.0.1 reads nothing."""
+
+
+@dataclass(frozen=True)
+class SignalsView:
+    """All targets at one moment."""
+
+    at: float
+    version: str
+    headline_window: str
+    targets: list[TargetView]
+
+
+@dataclass(frozen=True)
+class SignalEntry:
+    """One entry of the signal catalogue, as the page and other readers need it."""
+
+    name: str
+    metric: str
+    unit: str
+    title: str
+    help: str
+
+
+@dataclass(frozen=True)
+class History:
+    """The last hour of one target, oldest first."""
+
+    target: str
+    points: list[HistoryPoint]
+
+
+def create_app(service: Service, alerts: AlertBook, local_only: bool = True) -> FastAPI:
+    """The application; it runs the service while it is up."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with alerts.delivering():
+            scraping = asyncio.create_task(service.run())
+            try:
+                yield
+            finally:
+                scraping.cancel()
+                await asyncio.gather(scraping, return_exceptions=True)
+
+    app = FastAPI(
+        title="specwatch sidecar",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/v1/openapi.json",
+    )
+    if local_only:
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_HOSTS)
+    app.middleware("http")(_with_security_headers)
+    _add_api(app, service, alerts)
+    _add_plain_routes(app, service, alerts)
+    return app
+
+
+async def _with_security_headers(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
+    response = await proceed(request)
+    response.headers.update(SECURITY_HEADERS)
+    return response
+
+
+def _add_api(app: FastAPI, service: Service, alerts: AlertBook) -> None:
+    @app.get("/api/v1/signals")
+    async def read_signals() -> SignalsView:
+        """Every target: state, signals by window, drift, findings."""
+        return SignalsView(service.clock.now(), __version__, HEADLINE_WINDOW, service.views())
+
+    @app.get("/api/v1/catalogue")
+    async def read_catalogue() -> list[SignalEntry]:
+        """What the signals mean."""
+        return [SignalEntry(s.name, s.metric, s.unit.value, s.title, s.help) for s in signals()]
+
+    @app.get("/api/v1/history")
+    async def read_history(target: str) -> History:
+        """One target's headline figures over the last scrapes."""
+        watch = service.watches.get(target)
+        if watch is None:
+            raise HTTPException(404, detail="no target of that name")
+        return History(target, list(watch.history))
+
+    @app.get("/api/v1/alerts")
+    async def read_alerts() -> AlertsView:
+        """Alerts that are pending or firing, those resolved lately, and what was delivered where."""
+        return alerts.view()
+
+
+def _add_plain_routes(app: FastAPI, service: Service, alerts: AlertBook) -> None:
+    @app.get("/metrics", include_in_schema=False)
+    async def read_metrics() -> Response:
+        return Response(exporter.render(service, alerts), media_type=exporter.CONTENT_TYPE)
+
+    @app.get("/healthz", response_class=PlainTextResponse)
+    async def read_health() -> str:
+        """Answers while the process serves."""
+        return "ok\n"
+
+    @app.get("/", include_in_schema=False)
+    async def read_page() -> Response:
+        return _page_file("index.html")
+
+    @app.get("/page/{name}", include_in_schema=False)
+    async def read_page_file(name: str) -> Response:
+        return _page_file(name)
+
+
+def _page_file(name: str) -> Response:
+    if name not in PAGE_FILES:
+        raise HTTPException(404, detail="no such file")
+    content: Any = files("specwatch.sidecar").joinpath("page", name).read_bytes()
+    return Response(content, media_type=PAGE_FILES[name])

@@ -1,0 +1,116 @@
+"""The sidecar's own ``/metrics``: every signal of the catalogue for every target and window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from specwatch import __version__
+from specwatch.alerting.catalogue import STATES
+from specwatch.sidecar.service import Service
+from specwatch.sidecar.watch import TargetView
+from specwatch.signals.catalogue import Signal, signals
+from specwatch.signals.formula import PerPosition
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+START_WINDOW = "start"
+"""Label of values that cover the server's whole life, the only ones that the V0 engine can tell."""
+
+_LABELS = ("target", "model_name")
+
+
+class SignalsCollector(Collector):
+    """Makes metric families from the service's views whenever it is scraped. No value: no sample, never 0."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, in the catalogue's order."""
+        views = self._service.views()
+        for signal in signals():
+            yield _signal_family(signal, views)
+        yield from _state_families(views)
+        yield from _scrape_families(self._service)
+        build = GaugeMetricFamily("specwatch_build_info", "Version of specwatch, value 1.", labels=["version"])
+        build.add_metric([__version__], 1.0)
+        yield build
+
+
+def render(service: Service) -> bytes:
+    """The page in Prometheus' text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SignalsCollector(service))
+    return generate_latest(registry)
+
+
+def _labels(view: TargetView) -> list[str]:
+    return [view.target.name, view.model_name or ""]
+
+
+def _signal_family(signal: Signal, views: Iterable[TargetView]) -> Metric:
+    by_position = isinstance(signal.formula, PerPosition)
+    extra = ("window", "position") if by_position else ("window",)
+    family = GaugeMetricFamily(signal.metric, signal.help, labels=[*_LABELS, *extra])
+    for view in views:
+        for window, told in view.windows.items():
+            value = told.values[signal.name]
+            entries = enumerate(value) if isinstance(value, tuple) else [(None, value)]
+            for position, number in entries:
+                if number is not None:
+                    where = [window] if position is None else [window, str(position)]
+                    family.add_metric([*_labels(view), *where], number)
+        if signal.name in view.since_start:
+            family.add_metric([*_labels(view), START_WINDOW], view.since_start[signal.name])
+    return family
+
+
+def _state_families(views: Iterable[TargetView]) -> Iterator[Metric]:
+    families = {
+        name: GaugeMetricFamily(f"specwatch_{name}", help_text, labels=_LABELS) for name, help_text in STATES.items()
+    }
+    reference = GaugeMetricFamily(
+        "specwatch_drift_reference_ratio", "The acceptance rate that drift takes as normal.", labels=_LABELS
+    )
+    cost = GaugeMetricFamily(
+        "specwatch_draft_cost_ratio",
+        "Cost of a draft token ÷ a plain target step that the estimated speedup assumes; also its break-even rate.",
+        labels=_LABELS,
+    )
+    k = GaugeMetricFamily("specwatch_configured_draft_tokens", "K as configured, where it shows.", labels=_LABELS)
+    for view in views:
+        for name, value in states(view).items():
+            if value is not None:
+                families[name].add_metric(_labels(view), value)
+        if view.drift.reference is not None:
+            reference.add_metric(_labels(view), view.drift.reference)
+        if view.k is not None:
+            k.add_metric(_labels(view), float(view.k))
+        cost.add_metric(_labels(view), view.cost.c)
+    yield from families.values()
+    yield from (reference, cost, k)
+
+
+def states(view: TargetView) -> dict[str, float | None]:
+    """The values of the alert catalogue's STATES for one target; None where unknown."""
+    configured = view.speculation_configured
+    return {
+        "target_up": None if view.up is None else float(view.up),
+        "speculation_configured": None if configured is None else float(configured),
+        "drift_score": view.drift.score,
+    }
+
+
+def _scrape_families(service: Service) -> Iterator[Metric]:
+    scrapes = CounterMetricFamily("specwatch_scrapes", "Scrapes tried.", labels=["target"])
+    failures = CounterMetricFamily("specwatch_scrape_failures", "Scrapes that gave no page.", labels=["target"])
+    seconds = CounterMetricFamily("specwatch_scrape_seconds", "Time spent on scrapes.", labels=["target"])
+    for name, tally in service.tallies.items():
+        scrapes.add_metric([name], tally.scrapes)
+        failures.add_metric([name], tally.failures)
+        seconds.add_metric([name], tally.seconds)
+    yield from (scrapes, failures, seconds)

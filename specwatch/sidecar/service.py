@@ -1,0 +1,122 @@
+"""The scrape loop: every target on its own schedule, one failing target never holding up another."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from specwatch.collect.scraper import Limits, ScrapeError, http_session, scrape, server_release
+from specwatch.collect.targets import Target
+from specwatch.sidecar.watch import TargetView, TargetWatch, WatchSettings
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[TargetWatch, float], Awaitable[None]]
+"""Told after every scrape, successful or not, with the time."""
+
+
+class Clock:
+    """Unix time that never steps: it starts at the wall clock and then runs with the monotonic one."""
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._offset + time.monotonic()
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """How often and how patiently targets are scraped."""
+
+    interval: float = 5.0
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass
+class ScrapeTally:
+    """Counts about the service itself."""
+
+    scrapes: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    """Time spent waiting for and reading pages."""
+
+
+class Service:
+    """Watches a fixed set of targets until it is cancelled."""
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        watch: Mapping[str, WatchSettings] | None = None,
+        settings: ServiceSettings | None = None,
+        listener: Listener | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        settings_by_name = watch or {}
+        self.clock = clock or Clock()
+        self.settings = settings or ServiceSettings()
+        self.watches = {t.name: TargetWatch(t, settings_by_name.get(t.name)) for t in targets}
+        self.tallies = {target.name: ScrapeTally() for target in targets}
+        self._listener = listener
+
+    def views(self) -> list[TargetView]:
+        """What is known of every target now, in the order given."""
+        now = self.clock.now()
+        return [watch.view(now) for watch in self.watches.values()]
+
+    async def run(self) -> None:
+        """Scrape every target again and again; returns only by cancellation."""
+        async with http_session() as session:
+            await asyncio.gather(*(self._keep_scraping(session, watch) for watch in self.watches.values()))
+
+    async def _keep_scraping(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
+        interval = self.settings.interval
+        due = time.monotonic() + interval * _phase(watch.target.name) * (len(self.watches) > 1)
+        while True:
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            await self.scrape_once(session, watch)
+            # A scrape that took longer than the interval skips the turns it missed instead of catching up.
+            due = max(due + interval, time.monotonic())
+
+    async def scrape_once(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
+        """Scrape one target, record what came of it, tell the listener."""
+        tally = self.tallies[watch.target.name]
+        began = time.monotonic()
+        before = watch.error
+        try:
+            snapshot = await scrape(session, watch.target, self.settings.limits)
+            if before is not None or watch.release is None:
+                watch.release = await server_release(session, watch.target)
+            watch.observe(self.clock.now(), snapshot)
+        except ScrapeError as problem:
+            tally.failures += 1
+            watch.failed(str(problem))
+        tally.scrapes += 1
+        tally.seconds += time.monotonic() - began
+        _report_change(watch, before)
+        if self._listener:
+            await self._listener(watch, self.clock.now())
+
+
+def _phase(name: str) -> float:
+    """Where in the interval a target's scrapes fall, 0 to 1: the same after every start, spread over targets."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "big") / 2**32
+
+
+def _report_change(watch: TargetWatch, before: str | None) -> None:
+    """Log a failure when it begins or changes, and its end: not at every scrape."""
+    if watch.error == before:
+        return
+    if watch.error is None:
+        log.info("%r: answers again", watch.target.name)
+    else:
+        log.warning("%r at %s: %s", watch.target.name, watch.target.url, watch.error)
