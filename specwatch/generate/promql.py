@@ -1,0 +1,177 @@
+"""The catalogue's formulas as PromQL, over vLLM's raw counters and over what the recording rules make of them.
+
+Counters become rates per server, recorded apart; signals are quotients of sums of those. So the same
+increments give the same value here and in ``signals.formula``, for one server and for all of a model:
+numerators and denominators are pooled first, and servers that lack one of the counters are left out of both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from specwatch.signals.catalogue import Signal
+from specwatch.signals.formula import PerPosition, Ratio, Terms
+from specwatch.vllm.metrics import GAUGES, POSITION_SERIES, SERIES, SPECULATION, Counter
+
+
+class Level(Enum):
+    """What a recorded series speaks of: its name's first word, and the labels it keeps."""
+
+    INSTANCE = ("instance", ("job", "instance", "model_name"))
+    """One server, its data-parallel engines pooled."""
+    MODEL = ("model", ("job", "model_name"))
+    """All servers of one model."""
+
+    def __init__(self, word: str, labels: tuple[str, ...]) -> None:
+        self.word = word
+        self.labels = labels
+
+
+V1_ONLY = 'engine!=""'
+"""Matches the V1 engine's series: V0 has corrupt ones of the same names, and only V1 labels them with an engine."""
+
+POSITION = "position"
+
+UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+"""PromQL's units, in milliseconds."""
+
+
+def duration(seconds: float) -> str:
+    """Seconds as PromQL, Prometheus and Alertmanager write them, in the largest unit that is exact."""
+    milliseconds = max(round(seconds * 1000), 1)
+    return next(f"{milliseconds // size}{unit}" for unit, size in UNITS if milliseconds % size == 0)
+
+
+def number(value: float) -> str:
+    """A number as PromQL reads it, without float noise."""
+    return f"{value:.10g}"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Names and expressions of the recording rules.
+
+    ``selector`` holds the label matchers of vLLM's targets, ``job="vllm"``; ``window`` is the seconds over which
+    rates are taken.
+    """
+
+    selector: str
+    window: float
+
+    def counter(self, counter: Counter, level: Level = Level.INSTANCE) -> str:
+        """Name of the series that records a counter's rate, or a gauge's mean, over the window."""
+        source, operation = (GAUGES[counter], "avg") if counter in GAUGES else (SERIES[counter][0], "rate")
+        return f"{level.word}:{_metric(source)}:{operation}{duration(self.window)}"
+
+    def accepted_at_position(self, level: Level = Level.INSTANCE) -> str:
+        """Name of the series that records accepted tokens a second by position."""
+        return f"{level.word}:{_metric(POSITION_SERIES)}:rate{duration(self.window)}"
+
+    def drafts_at_position(self, level: Level = Level.INSTANCE) -> str:
+        """Name of the series that records drafts a second of the engines that have a position."""
+        return f"{level.word}:specwatch_position_drafts:rate{duration(self.window)}"
+
+    def signal(self, signal: Signal, level: Level = Level.INSTANCE) -> str:
+        """Name of the series that records a signal; for the rate of one counter, that counter's."""
+        same = _counter_of(signal.formula)
+        if same is not None:
+            return self.counter(same, level)
+        is_rate = isinstance(signal.formula, Ratio) and signal.formula.is_rate
+        operation = "rate" if is_rate else "ratio_rate"
+        return f"{level.word}:specwatch_{signal.name}:{operation}{duration(self.window)}"
+
+    def counter_expression(self, counter: Counter, level: Level = Level.INSTANCE) -> str:
+        """PromQL of ``counter``'s recording rule."""
+        if level is Level.MODEL:
+            return _sum(level.labels, self.counter(counter))
+        if counter in GAUGES:
+            return _sum(level.labels, self._over_window("avg_over_time", GAUGES[counter]))
+        matchers = (V1_ONLY,) if counter in SPECULATION else ()
+        return _sum(level.labels, *(self._over_window("rate", name, *matchers) for name in SERIES[counter]))
+
+    def accepted_at_position_expression(self, level: Level = Level.INSTANCE) -> str:
+        """PromQL of ``accepted_at_position``'s recording rule."""
+        labels = (*level.labels, POSITION)
+        if level is Level.MODEL:
+            return _sum(labels, self.accepted_at_position())
+        return _sum(labels, self._over_window("rate", POSITION_SERIES, V1_ONLY))
+
+    def drafts_at_position_expression(self, level: Level = Level.INSTANCE) -> str:
+        """PromQL of ``drafts_at_position``'s recording rule: each position gets its own engine's drafts."""
+        labels = (*level.labels, POSITION)
+        if level is Level.MODEL:
+            return _sum(labels, self.drafts_at_position())
+        positions = self._over_window("rate", POSITION_SERIES, V1_ONLY)
+        drafts = self._over_window("rate", SERIES[Counter.DRAFTS][0], V1_ONLY)
+        return _sum(labels, f"0 * {positions}\n+ ignoring ({POSITION}) group_left ()\n{drafts}")
+
+    def signal_expression(self, signal: Signal, level: Level = Level.INSTANCE) -> str:
+        """PromQL of ``signal``'s recording rule, over recorded rates alone."""
+        if isinstance(signal.formula, PerPosition):
+            drafts = self.drafts_at_position(level)
+            enough = f"{drafts} >= {number(signal.formula.at_least / self.window)}"
+            return f"{self.accepted_at_position(level)}\n/\n({enough})"
+        return self._ratio(signal.formula, level)
+
+    def _ratio(self, formula: Ratio, level: Level) -> str:
+        needed = [c for c in Counter if c in {*formula.numerator, *formula.denominator, *formula.at_least}]
+        text = self._pooled(formula.numerator, level, needed)
+        if formula.denominator:
+            below = self._pooled(formula.denominator, level, needed)
+            # Enough of a counter that is part of the denominator keeps that above 0 already.
+            positive = "" if set(formula.at_least) & set(formula.denominator) else " > 0"
+            text = f"{_in_parentheses(text)}\n/\n{_in_parentheses(below + positive)}"
+        if formula.offset:
+            text = f"{number(formula.offset)} +\n{text}"
+        for counter, least in formula.at_least.items():
+            enough = self._pooled({counter: 1.0}, level, needed)
+            text = f"{text}\nand\n{enough} >= {number(least / self.window)}"
+        return text
+
+    def _pooled(self, terms: Terms, level: Level, needed: Iterable[Counter]) -> str:
+        """The weighted sum of recorded rates; above one server, only over those that have all ``needed``."""
+        total = _weighted((weight, self.counter(counter)) for counter, weight in terms.items())
+        if level is Level.INSTANCE:
+            return total
+        others = [self.counter(counter) for counter in needed if counter not in terms]
+        return _sum(level.labels, "\nand\n".join([total, *others]))
+
+    def _over_window(self, function: str, series: str, *matchers: str) -> str:
+        selector = ", ".join([self.selector, *matchers])
+        return f"{function}({series}{{{selector}}}[{duration(self.window)}])"
+
+
+def _metric(series: str) -> str:
+    """A vLLM series' name as part of a recorded one: colons are for levels, and a rate is no total."""
+    return series.replace("vllm:spec_decode_num_", "vllm_spec_decode_").replace("vllm:", "vllm_").removesuffix("_total")
+
+
+def _counter_of(formula: Ratio | PerPosition) -> Counter | None:
+    """The counter whose rate the formula is, or None for any other formula."""
+    if not isinstance(formula, Ratio) or not formula.is_rate or formula.offset or formula.at_least:
+        return None
+    terms = list(formula.numerator.items())
+    return terms[0][0] if len(terms) == 1 and terms[0][1] == 1.0 else None
+
+
+def _weighted(terms: Iterable[tuple[float, str]]) -> str:
+    text = ""
+    for weight, series in terms:
+        sign = ("- " if weight < 0 else "") if not text else (" - " if weight < 0 else " + ")
+        factor = "" if abs(weight) == 1.0 else f"{number(abs(weight))} * "
+        text += f"{sign}{factor}{series}"
+    return text
+
+
+def _sum(labels: Iterable[str], *alternatives: str) -> str:
+    body = re.sub("^", "  ", "\nor\n".join(alternatives), flags=re.MULTILINE)
+    return f"sum by ({', '.join(labels)}) (\n{body}\n)"
+
+
+def _in_parentheses(text: str) -> str:
+    """The text, safe as an operand of a division."""
+    is_one_operand = re.fullmatch(r"[\w:]+|sum by \([^()]*\) \([^()]*\)", text)
+    return text if is_one_operand else f"({text})"
