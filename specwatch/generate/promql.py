@@ -8,7 +8,7 @@ numerators and denominators are pooled first, and servers that lack one of the c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from enum import Enum
 
@@ -32,6 +32,15 @@ class Level(Enum):
 
 V1_ONLY = 'engine!=""'
 """Matches the V1 engine's series: V0 has corrupt ones of the same names, and only V1 labels them with an engine."""
+
+EXPORTED_TOGETHER = (
+    frozenset({Counter.DRAFTS}),
+    frozenset({Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS}),
+    frozenset(SERIES) - frozenset(SPECULATION),
+    *(frozenset({gauge}) for gauge in GAUGES),
+)
+"""A server that exports one counter of a set has all of it, or counts nothing with the rest: 0.8.3 and 0.8.4 have
+draft tokens without drafts, and servers that do not speculate have neither. Pooling needs care across sets only."""
 
 POSITION = "position"
 
@@ -117,7 +126,7 @@ class Recording:
         return self._ratio(signal.formula, level)
 
     def _ratio(self, formula: Ratio, level: Level) -> str:
-        needed = [c for c in Counter if c in {*formula.numerator, *formula.denominator, *formula.at_least}]
+        needed = {*formula.numerator, *formula.denominator, *formula.at_least}
         text = self._pooled(formula.numerator, level, needed)
         if formula.denominator:
             below = self._pooled(formula.denominator, level, needed)
@@ -131,13 +140,24 @@ class Recording:
             text = f"{text}\nand\n{enough} >= {number(least / self.window)}"
         return text
 
-    def _pooled(self, terms: Terms, level: Level, needed: Iterable[Counter]) -> str:
-        """The weighted sum of recorded rates; above one server, only over those that have all ``needed``."""
-        total = _weighted((weight, self.counter(counter)) for counter, weight in terms.items())
-        if level is Level.INSTANCE:
-            return total
-        others = [self.counter(counter) for counter in needed if counter not in terms]
-        return _sum(level.labels, "\nand\n".join([total, *others]))
+    def _pooled(self, terms: Terms, level: Level, needed: Set[Counter]) -> str:
+        """The weighted sum of recorded rates, over the servers that export every counter of ``needed``."""
+        if level is Level.INSTANCE or any(needed <= together for together in EXPORTED_TOGETHER):
+            return self._weighted(terms, level)
+        others = [
+            self.counter(next(counter for counter in Counter if counter in together & needed))
+            for together in EXPORTED_TOGETHER
+            if together & needed and not together & terms.keys()
+        ]
+        return _sum(level.labels, "\nand\n".join([self._weighted(terms, Level.INSTANCE), *others]))
+
+    def _weighted(self, terms: Terms, level: Level) -> str:
+        text = ""
+        for counter, weight in terms.items():
+            sign = "-" if weight < 0 else "+"
+            factor = "" if abs(weight) == 1.0 else f"{number(abs(weight))} * "
+            text += f" {sign} {factor}{self.counter(counter, level)}"
+        return text.removeprefix(" + ").lstrip()
 
     def _over_window(self, function: str, series: str, *matchers: str) -> str:
         selector = ", ".join([self.selector, *matchers])
@@ -155,15 +175,6 @@ def _counter_of(formula: Ratio | PerPosition) -> Counter | None:
         return None
     terms = list(formula.numerator.items())
     return terms[0][0] if len(terms) == 1 and terms[0][1] == 1.0 else None
-
-
-def _weighted(terms: Iterable[tuple[float, str]]) -> str:
-    text = ""
-    for weight, series in terms:
-        sign = ("- " if weight < 0 else "") if not text else (" - " if weight < 0 else " + ")
-        factor = "" if abs(weight) == 1.0 else f"{number(abs(weight))} * "
-        text += f"{sign}{factor}{series}"
-    return text
 
 
 def _sum(labels: Iterable[str], *alternatives: str) -> str:
