@@ -8,7 +8,7 @@ numerators and denominators are pooled first, and servers that lack one of the c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from enum import Enum
 
@@ -127,41 +127,57 @@ class Recording:
 
     def _ratio(self, formula: Ratio, level: Level) -> str:
         needed = {*formula.numerator, *formula.denominator, *formula.at_least}
-        text = self._pooled(formula.numerator, level, needed)
-        if formula.denominator:
-            below = self._pooled(formula.denominator, level, needed)
-            # Enough of a counter that is part of the denominator keeps that above 0 already.
-            positive = "" if set(formula.at_least) & set(formula.denominator) else " > 0"
-            text = f"{_in_parentheses(text)}\n/\n{_in_parentheses(below + positive)}"
-        if formula.offset:
-            text = f"{number(formula.offset)} +\n{text}"
-        for counter, least in formula.at_least.items():
-            enough = self._pooled({counter: 1.0}, level, needed)
-            text = f"{text}\nand\n{enough} >= {number(least / self.window)}"
-        return text
+
+        def pooled(terms: Terms) -> str:
+            return self._pooled(terms, level, needed)
+
+        def enough(counter: Counter, least: float) -> str:
+            return f"{pooled({counter: 1.0})} >= {number(least / self.window)}"
+
+        return quotient(formula, pooled, enough)
 
     def _pooled(self, terms: Terms, level: Level, needed: Set[Counter]) -> str:
         """The weighted sum of recorded rates, over the servers that export every counter of ``needed``."""
         if level is Level.INSTANCE or any(needed <= together for together in EXPORTED_TOGETHER):
-            return self._weighted(terms, level)
-        others = [
-            self.counter(next(counter for counter in Counter if counter in together & needed))
-            for together in EXPORTED_TOGETHER
-            if together & needed and not together & terms.keys()
-        ]
-        return _sum(level.labels, "\nand\n".join([self._weighted(terms, Level.INSTANCE), *others]))
-
-    def _weighted(self, terms: Terms, level: Level) -> str:
-        text = ""
-        for counter, weight in terms.items():
-            sign = "-" if weight < 0 else "+"
-            factor = "" if abs(weight) == 1.0 else f"{number(abs(weight))} * "
-            text += f" {sign} {factor}{self.counter(counter, level)}"
-        return text.removeprefix(" + ").lstrip()
+            return weighted(terms, lambda counter: self.counter(counter, level))
+        others = [self.counter(counter) for counter in witnesses(terms, needed)]
+        return _sum(level.labels, "\nand\n".join([weighted(terms, self.counter), *others]))
 
     def _over_window(self, function: str, series: str, *matchers: str) -> str:
         selector = ", ".join([self.selector, *matchers])
         return f"{function}({series}{{{selector}}}[{duration(self.window)}])"
+
+
+def quotient(formula: Ratio, pooled: Callable[[Terms], str], enough: Callable[[Counter, float], str]) -> str:
+    """A formula's value from ``pooled``, which writes a weighted sum, where ``enough`` holds for its minima."""
+    text = pooled(formula.numerator)
+    if formula.denominator:
+        below = pooled(formula.denominator)
+        # Enough of a counter that is part of the denominator keeps that above 0 already.
+        positive = "" if set(formula.at_least) & set(formula.denominator) else " > 0"
+        text = f"{_in_parentheses(text)}\n/\n{_in_parentheses(below + positive)}"
+    if formula.offset:
+        text = f"{number(formula.offset)} +\n{text}"
+    return "\nand\n".join([text, *(enough(counter, least) for counter, least in formula.at_least.items())])
+
+
+def weighted(terms: Terms, term: Callable[[Counter], str]) -> str:
+    """The terms times their weights, added up; ``term`` writes one counter."""
+    text = ""
+    for counter, weight in terms.items():
+        sign = "-" if weight < 0 else "+"
+        factor = "" if abs(weight) == 1.0 else f"{number(abs(weight))} * "
+        text += f" {sign} {factor}{term(counter)}"
+    return text.removeprefix(" + ").lstrip()
+
+
+def witnesses(terms: Terms, needed: Set[Counter]) -> list[Counter]:
+    """One counter of each set that is needed and that ``terms`` do not show to be there."""
+    return [
+        next(counter for counter in Counter if counter in together & needed)
+        for together in EXPORTED_TOGETHER
+        if together & needed and not together & terms.keys()
+    ]
 
 
 def _metric(series: str) -> str:
