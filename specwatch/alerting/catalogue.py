@@ -46,6 +46,12 @@ STATES = {
 }
 """What an alert may compare besides signals: exported by the sidecar as ``specwatch_<name>``."""
 
+OUTSIDE_STATES = {
+    "targets_absent": "1 when Prometheus knows no target at all of vLLM's job.",
+    "sidecar_up": "1 when Prometheus' last scrape of the sidecar worked, 0 otherwise.",
+}
+"""What only an observer from outside can tell; the rules ask Prometheus' own series."""
+
 RATE_WINDOW = 300.0
 """Seconds over which alerts look at rates: the five minutes that people ask for."""
 
@@ -166,6 +172,41 @@ ALERTS: tuple[Alert, ...] = (
 """In the order in which the docs list them."""
 
 
+WATCHDOGS: tuple[Alert, ...] = (
+    Alert(
+        # A dead fleet that service discovery drops has no series, so no comparison with 0 can tell of it.
+        name="SpeculationNoTargets",
+        signal="targets_absent",
+        comparison=Comparison.EQUALS,
+        threshold=1.0,
+        for_seconds=300.0,
+        severity=Severity.PAGE,
+        summary="Prometheus has no vLLM target ({target})",
+        description=(
+            "Service discovery finds no server under {target}, so nothing watches whether any is up. Either all of "
+            "them are gone, or the job was renamed: compare the scrape configuration with the job that the rules name."
+        ),
+    ),
+    Alert(
+        name="SpecwatchSidecarDown",
+        signal="sidecar_up",
+        comparison=Comparison.EQUALS,
+        threshold=0.0,
+        for_seconds=300.0,
+        severity=Severity.TICKET,
+        summary="The specwatch sidecar {target} cannot be scraped",
+        description=(
+            "Prometheus cannot read the sidecar {target}. Acceptance and speed are still watched by the rules; drift "
+            "and the sidecar's own deliveries are not. See whether it runs (/healthz), and its log."
+        ),
+    ),
+)
+"""Alerts that Prometheus alone can raise: nobody reports his own absence, so the sidecar does not evaluate these."""
+
+
 def alert(name: str) -> Alert:
-    """The alert of that name; KeyError for an unknown one."""
-    return next(entry for entry in ALERTS if entry.name == name)
+    """The alert of that name, a watchdog's too; KeyError for an unknown one."""
+    return _BY_NAME[name]
+
+
+_BY_NAME = {entry.name: entry for entry in (*ALERTS, *WATCHDOGS)}
