@@ -70,7 +70,7 @@ class Ledger:
         integrals = tuple(counter for counter in Counter if counter in engine.gauges)
         if self._points and any(self._raw) and not any(raw):
             return None
-        if (layout, integrals) != (self._layout, self._integrals):
+        if not self._points or (layout, integrals) != (self._layout, self._integrals):
             self._begin(at, layout, integrals)
         else:
             self._extend(at, engine, raw, restarted=self._has_restarted(raw, process_start))
