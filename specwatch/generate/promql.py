@@ -7,6 +7,7 @@ numerators and denominators are pooled first, and servers that lack one of the c
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
@@ -17,10 +18,14 @@ from specwatch.signals.formula import PerPosition, Ratio, Terms
 from specwatch.vllm.metrics import GAUGES, POSITION_SERIES, SERIES, SPECULATION, Counter
 
 
+INSTANCE_LABEL = "instance"
+"""Prometheus' label for host and port of a server."""
+
+
 class Level(Enum):
     """What a recorded series speaks of: its name's first word, and the labels it keeps."""
 
-    INSTANCE = ("instance", ("job", "instance", "model_name"))
+    INSTANCE = ("instance", ("job", INSTANCE_LABEL, "model_name"))
     """One server, its data-parallel engines pooled."""
     MODEL = ("model", ("job", "model_name"))
     """All servers of one model."""
@@ -59,6 +64,11 @@ def number(value: float) -> str:
     return f"{value:.10g}"
 
 
+def quoted(text: str) -> str:
+    """Text as a string literal of PromQL, in Alertmanager's matchers too."""
+    return json.dumps(text, ensure_ascii=False)
+
+
 @dataclass(frozen=True)
 class Recording:
     """Names and expressions of the recording rules.
@@ -95,27 +105,27 @@ class Recording:
     def counter_expression(self, counter: Counter, level: Level = Level.INSTANCE) -> str:
         """PromQL of ``counter``'s recording rule."""
         if level is Level.MODEL:
-            return _sum(level.labels, self.counter(counter))
+            return sum_by(level.labels, self.counter(counter))
         if counter in GAUGES:
-            return _sum(level.labels, self._over_window("avg_over_time", GAUGES[counter]))
+            return sum_by(level.labels, self._over_window("avg_over_time", GAUGES[counter]))
         matchers = (V1_ONLY,) if counter in SPECULATION else ()
-        return _sum(level.labels, *(self._over_window("rate", name, *matchers) for name in SERIES[counter]))
+        return sum_by(level.labels, *(self._over_window("rate", name, *matchers) for name in SERIES[counter]))
 
     def accepted_at_position_expression(self, level: Level = Level.INSTANCE) -> str:
         """PromQL of ``accepted_at_position``'s recording rule."""
         labels = (*level.labels, POSITION)
         if level is Level.MODEL:
-            return _sum(labels, self.accepted_at_position())
-        return _sum(labels, self._over_window("rate", POSITION_SERIES, V1_ONLY))
+            return sum_by(labels, self.accepted_at_position())
+        return sum_by(labels, self._over_window("rate", POSITION_SERIES, V1_ONLY))
 
     def drafts_at_position_expression(self, level: Level = Level.INSTANCE) -> str:
         """PromQL of ``drafts_at_position``'s recording rule: each position gets its own engine's drafts."""
         labels = (*level.labels, POSITION)
         if level is Level.MODEL:
-            return _sum(labels, self.drafts_at_position())
+            return sum_by(labels, self.drafts_at_position())
         positions = self._over_window("rate", POSITION_SERIES, V1_ONLY)
         drafts = self._over_window("rate", SERIES[Counter.DRAFTS][0], V1_ONLY)
-        return _sum(labels, f"0 * {positions}\n+ ignoring ({POSITION}) group_left ()\n{drafts}")
+        return sum_by(labels, at_each_position(positions, drafts))
 
     def signal_expression(self, signal: Signal, level: Level = Level.INSTANCE) -> str:
         """PromQL of ``signal``'s recording rule, over recorded rates alone."""
@@ -141,7 +151,7 @@ class Recording:
         if level is Level.INSTANCE or any(needed <= together for together in EXPORTED_TOGETHER):
             return weighted(terms, lambda counter: self.counter(counter, level))
         others = [self.counter(counter) for counter in witnesses(terms, needed)]
-        return _sum(level.labels, "\nand\n".join([weighted(terms, self.counter), *others]))
+        return sum_by(level.labels, "\nand\n".join([weighted(terms, self.counter), *others]))
 
     def _over_window(self, function: str, series: str, *matchers: str) -> str:
         selector = ", ".join([self.selector, *matchers])
@@ -193,7 +203,13 @@ def _counter_of(formula: Ratio | PerPosition) -> Counter | None:
     return terms[0][0] if len(terms) == 1 and terms[0][1] == 1.0 else None
 
 
-def _sum(labels: Iterable[str], *alternatives: str) -> str:
+def at_each_position(positions: str, drafts: str) -> str:
+    """``drafts`` once for every position that its engine has; ``positions`` has one series a position."""
+    return f"0 * {positions}\n+ ignoring ({POSITION}) group_left ()\n{drafts}"
+
+
+def sum_by(labels: Iterable[str], *alternatives: str) -> str:
+    """The sum that keeps these labels, over the first of the alternatives that a series has."""
     body = re.sub("^", "  ", "\nor\n".join(alternatives), flags=re.MULTILINE)
     return f"sum by ({', '.join(labels)}) (\n{body}\n)"
 
