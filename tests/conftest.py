@@ -1,8 +1,12 @@
-"""What every test shares: heavy tests take turns."""
+"""What tests share: heavy ones take turns; the wheel is built once."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+
+from tests.support.wheel import build_wheel
 
 HEAVY = ("vllm", "services", "browser", "slow")
 
@@ -22,3 +26,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _is_heavy(item):
             item.add_marker(pytest.mark.xdist_group("heavy"))
     items.sort(key=lambda item: not _is_heavy(item))
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of specwatch, built from this checkout."""
+    return build_wheel(tmp_path_factory.mktemp("dist"))
