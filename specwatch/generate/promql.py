@@ -17,7 +17,6 @@ from specwatch.signals.catalogue import Signal
 from specwatch.signals.formula import PerPosition, Ratio, Terms
 from specwatch.vllm.metrics import GAUGES, POSITION_SERIES, SERIES, SPECULATION, Counter
 
-
 INSTANCE_LABEL = "instance"
 """Prometheus' label for host and port of a server."""
 
