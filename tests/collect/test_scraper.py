@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import asyncio
+import gzip
+
+import pytest
+from aiohttp import web
+
+from specwatch.collect.scraper import Limits, ScrapeError, http_session, scrape, server_release
+from specwatch.collect.targets import parse
+from specwatch.vllm.metrics import Dialect, Snapshot
+from tests.support.http import answering, serving, text_page
+from tests.support.pages import page_text
+
+PAGE = page_text("vllm-0.32.0-v1-draft_model-es")
+
+
+async def fetched(url: str, **limits: float) -> Snapshot:
+    async with http_session() as session:
+        return await scrape(session, parse(url), Limits(**limits))
+
+
+async def refusal(url: str, **limits: float) -> str:
+    with pytest.raises(ScrapeError) as caught:
+        await fetched(url, **limits)
+    return str(caught.value)
+
+
+async def test_a_page_is_fetched_and_read():
+    async with serving({"/metrics": text_page(PAGE)}) as url:
+        assert (await fetched(url)).dialect is Dialect.V1
+
+
+async def test_text_format_is_asked_for_by_name():
+    seen = {}
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.update(request.headers)
+        return web.Response(text=PAGE)
+
+    async with serving({"/metrics": handler}) as url:
+        await fetched(url)
+    assert seen["Accept"] == "text/plain;version=0.0.4"
+
+
+async def test_an_unreachable_target():
+    assert "no connection" in await refusal("http://127.0.0.1:1")
+
+
+async def test_an_error_status():
+    async def broken(_: web.Request) -> web.Response:
+        return web.Response(status=503)
+
+    async with serving({"/metrics": broken}) as url:
+        assert "HTTP 503" in await refusal(url)
+
+
+async def test_a_redirect_is_not_followed():
+    async def elsewhere(_: web.Request) -> web.Response:
+        raise web.HTTPFound("http://127.0.0.1:1/metrics")
+
+    async with serving({"/metrics": elsewhere}) as url:
+        assert "HTTP 302" in await refusal(url)
+
+
+async def test_a_page_that_is_no_metrics_page():
+    async with serving({"/metrics": text_page("<html><body>Hello</body></html>\n")}) as url:
+        assert (await fetched(url)).dialect is Dialect.NOT_VLLM
+
+
+async def test_a_binary_page():
+    async with answering(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n\xff\xfe\x00") as url:
+        assert await refusal(url) == "the page is not text"
+
+
+async def test_half_a_page_by_length():
+    body = PAGE.encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    async with answering(head + body[:1000]) as url:
+        assert "in the middle of the page" in await refusal(url)
+
+
+async def test_half_a_page_without_a_length():
+    async with answering(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + PAGE.encode()[:1000]) as url:
+        assert "cut off" in await refusal(url)
+
+
+async def test_a_target_that_accepts_and_never_answers():
+    async with answering(b"", close=False) as url:
+        assert await refusal(url, seconds=0.2) == "no complete answer within 0.2 s"
+
+
+async def test_a_target_that_drips():
+    async def drip(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b"#")
+            await asyncio.sleep(0.05)
+
+    async with serving({"/metrics": drip}) as url:
+        assert "no complete answer" in await refusal(url, seconds=0.3)
+
+
+async def test_a_page_of_two_hundred_megabytes_is_given_up_at_the_limit():
+    sent = 0
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(200):
+            await response.write(b"#" * 2**20)
+            sent += 1
+        return response
+
+    async with serving({"/metrics": endless}) as url:
+        assert "larger than 16 MiB" in await refusal(url)
+    assert sent < 60
+
+
+async def test_a_compressed_page_is_measured_unpacked():
+    bomb = gzip.compress(b"#" * (64 * 2**20))
+
+    async def compressed(_: web.Request) -> web.Response:
+        return web.Response(body=bomb, headers={"Content-Encoding": "gzip"})
+
+    async with serving({"/metrics": compressed}) as url:
+        assert "larger than 16 MiB" in await refusal(url)
+
+
+async def test_the_release_is_what_the_server_says():
+    async def version(_: web.Request) -> web.Response:
+        return web.json_response({"version": "0.32.0"})
+
+    async with serving({"/metrics": text_page(PAGE), "/version": version}) as url, http_session() as session:
+        assert await server_release(session, parse(url)) == "0.32.0"
+
+
+@pytest.mark.parametrize("answer", ["[]", '"x"', '{"version": 7}', "not json", '{"version": "a\\nb"}'])
+async def test_a_strange_answer_about_the_release_is_no_release(answer: str):
+    async with serving({"/version": text_page(answer)}) as url, http_session() as session:
+        assert await server_release(session, parse(url)) is None

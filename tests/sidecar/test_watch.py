@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+
+from specwatch.collect.targets import Target
+from specwatch.sidecar.watch import TargetWatch, WatchSettings
+from specwatch.signals.drift import DriftSettings
+from specwatch.vllm.metrics import read_page
+from tests.support.pages import page, page_text
+
+TARGET = Target("gpu-1", "http://gpu-1:8000/metrics")
+
+
+def watch_of(*pages: str, k: int | None = None, every: float = 10.0) -> TargetWatch:
+    watch = TargetWatch(TARGET, WatchSettings(k=k))
+    for i, name in enumerate(pages):
+        watch.observe(i * every, page(name))
+    return watch
+
+
+def test_before_the_first_scrape_nothing_is_claimed():
+    view = TargetWatch(TARGET).view(now=0)
+    assert (view.up, view.dialect, view.k) == (None, None, None)
+    assert view.windows["1m"].values["acceptance_rate"] is None
+    assert [f.code for f in view.findings] == ["waiting"]
+
+
+def test_the_window_speaks_of_now_and_not_of_the_servers_life():
+    view = watch_of("vllm-0.32.0-v1-draft_model-json", "vllm-0.32.0-v1-draft_model-es").view(now=10)
+    assert view.windows["1m"].seconds == 10
+    assert view.windows["1m"].values["acceptance_rate"] == pytest.approx(0.015, abs=1e-3)
+    assert (view.k, view.model_name) == (5, "./lab_target")
+
+
+def test_a_failed_scrape_is_told_and_the_last_figures_stand_until_they_age():
+    watch = watch_of("vllm-0.32.0-v1-draft_model-before", "vllm-0.32.0-v1-draft_model-json")
+    watch.failed("no connection: refused")
+    assert watch.up is False
+    soon, later = watch.view(now=20), watch.view(now=2000)
+    assert soon.windows["1m"].values["acceptance_rate"] is not None
+    assert later.windows["1m"].values["acceptance_rate"] is None
+    assert "refused" in soon.findings[0].text
+
+
+def test_v0_tells_averages_since_its_start_when_k_is_known():
+    name = "vllm-0.8.5.post2-v0-draft_model-json3"
+    assert watch_of(name).view(now=0).since_start == {}
+    since_start = watch_of(name, k=5).view(now=0).since_start
+    assert since_start["acceptance_rate"] == pytest.approx(0.92, abs=0.01)
+    assert watch_of(name, name, k=5).view(now=10).windows["1m"].values["acceptance_rate"] is None
+
+
+def test_engines_are_pooled():
+    def two_engines(text: str) -> str:
+        doubled = [ln.replace('engine="0"', 'engine="1"') for ln in text.splitlines() if 'engine="0"' in ln]
+        return text + "\n".join(doubled) + "\n"
+
+    one = watch_of("vllm-0.32.0-v1-draft_model-before", "vllm-0.32.0-v1-draft_model-json")
+    both = TargetWatch(TARGET)
+    for at, name in ((0, "before"), (10, "json")):
+        both.observe(at, read_page(two_engines(page_text(f"vllm-0.32.0-v1-draft_model-{name}"))))
+    single, pooled = one.view(10).windows["1m"].values, both.view(10).windows["1m"].values
+    assert both.view(10).engines == 2
+    assert pooled["acceptance_rate"] == single["acceptance_rate"]
+    assert pooled["generation_throughput"] == 2 * single["generation_throughput"]
+
+
+def test_history_is_bounded_and_ends_with_the_present():
+    watch = TargetWatch(TARGET)
+    for i in range(2000):
+        watch.observe(float(i), page("vllm-0.32.0-v1-draft_model-json"))
+    assert len(watch.history) == 720
+    assert watch.history[-1].at == 1999
+
+
+def test_drift_is_fed_once_a_page():
+    watch = TargetWatch(TARGET, WatchSettings(drift=DriftSettings(block_seconds=1, block_drafts=1, learn_blocks=4)))
+    watch.observe(0, page("vllm-0.32.0-v1-draft_model-json"))
+    watch.observe(5, page("vllm-0.32.0-v1-draft_model-es"))
+    watch.observe(5, page("vllm-0.32.0-v1-draft_model-es"))
+    assert watch.view(5).drift.learned == 0.25
