@@ -1,0 +1,271 @@
+"""The dashboard ``specwatch: speculation``: what speculation is worth on each server, and why.
+
+It reads vLLM's own counters, so it needs no recording rules; drift comes from the sidecar, alerts from whoever
+evaluates them. Values come from the signal catalogue, thresholds from the alert catalogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from specwatch.alerting.catalogue import Severity, alert
+from specwatch.generate import grafana
+from specwatch.generate.dashboard_words import (
+    ALERTS_FIRING,
+    DRIFT,
+    HEADLINE,
+    SERVERS,
+    TRENDS,
+    acceptance_words,
+    speedup_words,
+)
+from specwatch.generate.grafana import BAD, GOOD, NEUTRAL, OUTPUT, SHARE, WARN, Line, Query, Scale, Section, Words
+from specwatch.generate.live_promql import FLEET, SERVER, Live
+from specwatch.signals.catalogue import signals
+from specwatch.signals.speedup import ASSUMED, DraftCost
+from specwatch.vllm.metrics import GAUGES, SERIES, Counter
+
+UID = "specwatch-speculation"
+FILE = f"{UID}.json"
+PROVISIONING = "provisioning/dashboards.yml"
+
+SELECTOR = 'job=~"$job", model_name=~"$model", instance=~"$server", engine=~"$engine"'
+WINDOW = "$__rate_interval"
+"""Grafana's own: as long as a point on the screen stands for, and never too short for a rate."""
+
+EVERY_SERVER = GAUGES[Counter.RUNNING_SECONDS]
+"""A series that every vLLM with statistics has, whether it speculates or not: the variables list its labels."""
+
+SERVER_LEGEND = "{{instance}} {{model_name}}"
+
+LOOK_BACK = "1h"
+"""How long a server may be away and still be seen as restarted: the last count before is looked up over this."""
+
+TOKENS = Scale("suffix:tokens", decimals=2)
+RATE = Scale("suffix:tokens/s")
+TIMES = Scale("suffix:×", decimals=2)
+REQUESTS = Scale("suffix:requests", decimals=1)
+SECONDS = Scale("s")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user may choose."""
+
+    job: str | None = None
+    """The job that is selected at first; all of them without it."""
+    prefix: str = ""
+    """Put before the title."""
+    tags: tuple[str, ...] = ()
+    cost: DraftCost = field(default=ASSUMED)
+
+
+def dashboard_files(settings: Settings | None = None) -> dict[str, str]:
+    """Texts of the dashboard and of Grafana's provisioning file, by path below the output folder."""
+    chosen = settings or Settings()
+    return {FILE: grafana.text(speculation(chosen)), PROVISIONING: _PROVISIONING_TEXT}
+
+
+def speculation(settings: Settings) -> dict[str, Any]:
+    """The dashboard, as Grafana reads it."""
+    panels = _Panels(Live(SELECTOR, WINDOW), settings.cost)
+    return grafana.Dashboard(
+        uid=UID,
+        title=f"{settings.prefix}specwatch: speculation",
+        description="What speculative decoding is worth on vLLM servers, where it is not, and why.",
+        tags=("specwatch", "vllm", "speculative-decoding", *settings.tags),
+        variables=_variables(settings.job),
+        annotations=(panels.restarts(),),
+        sections=(
+            panels.headline(),
+            panels.servers(),
+            panels.acceptance(),
+            panels.drafting(),
+            panels.serving(),
+            panels.drift(),
+        ),
+    ).json()
+
+
+def _variables(job: str | None) -> tuple[Any, ...]:
+    chain = f'{EVERY_SERVER}{{job=~"$job", model_name=~"$model", instance=~"$server"}}'
+    return (
+        grafana.datasource_variable(),
+        grafana.label_variable("job", "job", "Job", EVERY_SERVER, job),
+        grafana.label_variable("model", "model_name", "Model", f'{EVERY_SERVER}{{job=~"$job"}}'),
+        grafana.label_variable("server", "instance", "Server", f'{EVERY_SERVER}{{job=~"$job", model_name=~"$model"}}'),
+        grafana.label_variable("engine", "engine", "Engine", chain),
+    )
+
+
+class _Panels:
+    """The dashboard's sections, over one set of expressions and one draft cost."""
+
+    def __init__(self, live: Live, cost: DraftCost) -> None:
+        self._live = live
+        self._cost = cost
+        self._signals = {signal.name: signal for signal in signals(cost)}
+        self._low = alert("SpeculativeAcceptanceRateLow").threshold
+        self._loss = alert("SpeculationSlowerThanNone").threshold
+        self._idle = alert("SpeculationNotDrafting").threshold
+
+    def headline(self) -> Section:
+        """Six figures for all that is selected."""
+        panels = (
+            grafana.stat(
+                HEADLINE["acceptance_rate"], self._all("acceptance_rate"), SHARE, grafana.bad_below(self._low)
+            ),
+            grafana.stat(HEADLINE["acceptance_length"], self._all("acceptance_length"), TOKENS),
+            grafana.stat(
+                self._speedup_words("Estimated speedup, at most"),
+                self._all("estimated_speedup"),
+                TIMES,
+                grafana.bad_below(self._loss),
+            ),
+            grafana.stat(HEADLINE["draft_coverage"], self._all("draft_coverage"), SHARE, grafana.bad_below(self._idle)),
+            grafana.stat(HEADLINE["running_requests"], self._all("running_requests"), REQUESTS),
+            grafana.stat(HEADLINE["generation_throughput"], self._all("generation_throughput"), RATE),
+        )
+        return Section("Is speculation paying?", (Line(5, panels),))
+
+    def servers(self) -> Section:
+        """Every server in a table, and what is firing."""
+        speedup = "Estimated speedup, at most"
+        columns = (
+            grafana.Column(speedup, self._each("estimated_speedup").expr, TIMES, grafana.bad_below(self._loss)),
+            grafana.Column("Acceptance", self._each("acceptance_rate").expr, SHARE, grafana.bad_below(self._low)),
+            grafana.Column("Length", self._each("acceptance_length").expr, TOKENS),
+            grafana.Column("Mean K", self._each("draft_length").expr, TOKENS),
+            grafana.Column("Coverage", self._each("draft_coverage").expr, SHARE, grafana.bad_below(self._idle)),
+            grafana.Column("Batch", self._each("running_requests").expr, REQUESTS),
+            grafana.Column("Generated", self._each("generation_throughput").expr, RATE),
+            grafana.Column("Mean TPOT", self._each("tpot").expr, SECONDS),
+        )
+        table = grafana.server_table(
+            SERVERS,
+            columns,
+            {"instance": "Server", "model_name": "Model", "job": "Job"},
+            worst_first=speedup,
+            link=("instance", f"/d/{UID}?${{__url_time_range}}&${{datasource:queryparam}}&var-server=${{__value.raw}}"),
+        )
+        return Section("Where is it worst, and what is firing?", (Line(9, (table,)), Line(6, (self._alerts(),))))
+
+    def _alerts(self) -> Any:
+        def firing(severity: Severity) -> str:
+            by_label = " or ".join(
+                f'ALERTS{{alertname=~"Spec.*", alertstate="firing", severity="{severity.value}", {label}=~"$server"}}'
+                for label in ("instance", "target")
+            )
+            return f"max by (alertname, instance, target) ({by_label})"
+
+        legend = "{{alertname}} {{instance}} {{target}}"
+        return grafana.states(
+            ALERTS_FIRING,
+            [Query(f"{value} * {firing(severity)}", legend) for severity, (value, _) in _SEVERITIES.items()],
+            {value: (severity.value, colour) for severity, (value, colour) in _SEVERITIES.items()},
+        )
+
+    def acceptance(self) -> Section:
+        """Acceptance by server and by position."""
+        rate = grafana.time_series(
+            acceptance_words(self._low),
+            [self._each("acceptance_rate")],
+            SHARE,
+            alarm=self._low,
+        )
+        speedup = grafana.time_series(
+            self._speedup_words("Estimated speedup, at most: does it stay above 1?"),
+            [self._each("estimated_speedup")],
+            TIMES,
+            alarm=self._loss,
+        )
+        position = Query(self._all("position_acceptance").expr, "position {{position}}")
+        by_position = grafana.time_series(TRENDS["position_acceptance"], [position], SHARE, shade=GOOD)
+        now = grafana.bars(TRENDS["position_now"], position, SHARE, GOOD)
+        return Section("Does the draft fit the traffic?", (Line(9, (rate, speedup)), Line(9, (by_position, now))))
+
+    def drafting(self) -> Section:
+        """How much is drafted, and what becomes of it."""
+        length = grafana.time_series(TRENDS["draft_length"], [self._each("draft_length")], TOKENS)
+        coverage = grafana.time_series(
+            TRENDS["draft_coverage"], [self._each("draft_coverage")], SHARE, alarm=self._idle
+        )
+        flows = {
+            "drafted": ("draft_throughput", NEUTRAL),
+            "accepted": ("accepted_throughput", GOOD),
+            "wasted": ("wasted_throughput", WARN),
+            "generated": ("generation_throughput", OUTPUT),
+        }
+        tokens = grafana.time_series(
+            TRENDS["tokens"],
+            [Query(self._all(name).expr, legend) for legend, (name, _) in flows.items()],
+            RATE,
+            colours={legend: colour for legend, (_, colour) in flows.items()},
+        )
+        return Section("How much is drafted, and what becomes of it?", (Line(9, (length, coverage, tokens)),))
+
+    def serving(self) -> Section:
+        """Latency and load."""
+        scales: Mapping[str, Scale] = {
+            "tpot": SECONDS,
+            "step_latency": SECONDS,
+            "running_requests": REQUESTS,
+            "waiting_requests": REQUESTS,
+        }
+        tpot, itl, batch, queue = (
+            grafana.time_series(TRENDS[name], [self._each(name)], scale) for name, scale in scales.items()
+        )
+        return Section("What do users and servers feel?", (Line(8, (tpot, itl)), Line(8, (batch, queue))))
+
+    def drift(self) -> Section:
+        """The sidecar's drift score."""
+        score = grafana.time_series(
+            DRIFT,
+            [
+                Query(
+                    'max by (target, model_name) (specwatch_drift_score{model_name=~"$model", target=~"$server"})',
+                    "{{target}} {{model_name}}",
+                )
+            ],
+            Scale("none", decimals=2),
+            alarm=alert("SpeculationDrifted").threshold,
+        )
+        return Section("Has the traffic drifted away from the draft?", (Line(8, (score,)),))
+
+    def restarts(self) -> dict[str, Any]:
+        """Marks where a server's count of tokens fell: after a restart it begins at 0 again."""
+        tokens = self._live.series(SERIES[Counter.GENERATION_TOKENS][0])
+        labels = ", ".join(SERVER)
+        before = f"sum by ({labels}) (last_over_time({tokens}[{LOOK_BACK}] offset {WINDOW}))"
+        return grafana.annotation(
+            "Restarts", f"sum by ({labels}) ({tokens})\n<\n{before}", "{{instance}} restarted", NEUTRAL
+        )
+
+    def _all(self, name: str) -> Query:
+        return Query(self._live.signal(self._signals[name], FLEET), self._signals[name].title)
+
+    def _each(self, name: str) -> Query:
+        return Query(self._live.signal(self._signals[name], SERVER), SERVER_LEGEND)
+
+    def _speedup_words(self, title: str) -> Words:
+        return speedup_words(title, self._cost.c, self._loss)
+
+
+_SEVERITIES: Mapping[Severity, tuple[int, str]] = {Severity.TICKET: (1, WARN), Severity.PAGE: (2, BAD)}
+"""The value that stands for each severity among the alerts' lanes, and its colour."""
+
+_PROVISIONING_TEXT = """\
+# Tells Grafana where the dashboards lie. Copy this file into Grafana's provisioning/dashboards folder, and the
+# .json files beside its parent folder into the path below.
+apiVersion: 1
+providers:
+  - name: specwatch
+    folder: specwatch
+    type: file
+    allowUiUpdates: false
+    updateIntervalSeconds: 30
+    options:
+      path: /var/lib/grafana/dashboards/specwatch
+"""
