@@ -42,7 +42,7 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "SPECWATCH"})
 @click.version_option(__version__, prog_name="specwatch")
 def specwatch() -> None:
     """Watch what speculative decoding is worth on your vLLM servers."""

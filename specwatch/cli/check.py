@@ -16,7 +16,7 @@ from specwatch.collect.scraper import ScrapeError, http_session, scrape, server_
 from specwatch.collect.targets import Target, parse
 from specwatch.errors import InputError
 from specwatch.sidecar.service import Clock
-from specwatch.sidecar.watch import HEADLINE_WINDOW, TargetView, TargetWatch, WatchSettings
+from specwatch.sidecar.watch import TargetView, TargetWatch, WatchSettings
 from specwatch.signals.diagnosis import Level
 from specwatch.signals.speedup import ASSUMED, given
 
@@ -57,7 +57,8 @@ def command(url: str, duration: float, as_json: bool, k: int | None, draft_cost:
     settings = WatchSettings(
         k=k,
         cost=ASSUMED if draft_cost is None else given(draft_cost),
-        windows={HEADLINE_WINDOW: duration},
+        windows=(duration,),
+        headline=duration,
     )
     console = Console(highlight=False)
     view = asyncio.run(_follow(target, settings, duration, console if console.is_terminal and not as_json else None))

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from specwatch.sidecar.watch import HEADLINE_WINDOW, TargetView
+from specwatch.sidecar.watch import TargetView
 from specwatch.signals.catalogue import Value
 from specwatch.signals.diagnosis import Level
 from specwatch.signals.speedup import band
@@ -21,7 +21,7 @@ MARKS = {Level.OK: ("✓", "green"), Level.NOTICE: ("•", "cyan"), Level.PROBLE
 
 def report(view: TargetView) -> Group:
     """The report for people."""
-    window = view.windows[HEADLINE_WINDOW]
+    window = view.headline
     parts: list[Any] = [_headline(view)]
     rows = _rows(view)
     if rows:
@@ -34,7 +34,7 @@ def report(view: TargetView) -> Group:
 
 def as_json(view: TargetView) -> dict[str, Any]:
     """The same for scripts; ``signals`` cover ``window_seconds``, null where there is not enough to say."""
-    window = view.windows[HEADLINE_WINDOW]
+    window = view.headline
     return {
         "url": view.target.url,
         "up": bool(view.up),
@@ -84,7 +84,7 @@ def _table(rows: list[tuple[str, str, str]]) -> Table:
 
 
 def _rows(view: TargetView) -> list[tuple[str, str, str]]:
-    values = view.windows[HEADLINE_WINDOW].values
+    values = view.headline.values
     rows = [
         ("acceptance rate", _show(values["acceptance_rate"], "{:.1%}"), _positions(values["position_acceptance"])),
         ("acceptance length", _show(values["acceptance_length"], "{:.2f}"), "tokens a drafted step, bonus included"),
@@ -112,7 +112,7 @@ def _positions(value: Value) -> str:
 
 
 def _speedup_note(view: TargetView) -> str:
-    speedup = view.windows[HEADLINE_WINDOW].values["estimated_speedup"]
+    speedup = view.headline.values["estimated_speedup"]
     if not isinstance(speedup, float):
         return ""
     low, high = band(speedup)

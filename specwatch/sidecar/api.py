@@ -17,7 +17,7 @@ from specwatch import __version__
 from specwatch.sidecar import exporter
 from specwatch.sidecar.alerts import AlertBook, AlertsView
 from specwatch.sidecar.service import Service
-from specwatch.sidecar.watch import HEADLINE_WINDOW, HistoryPoint, TargetView
+from specwatch.sidecar.watch import HistoryPoint, TargetView
 from specwatch.signals.catalogue import signals
 
 PAGE_FILES: Mapping[str, str] = {
@@ -44,7 +44,6 @@ class SignalsView:
 
     at: float
     version: str
-    headline_window: str
     targets: list[TargetView]
 
 
@@ -106,7 +105,7 @@ def _add_api(app: FastAPI, service: Service, alerts: AlertBook) -> None:
     @app.get("/api/v1/signals")
     async def read_signals() -> SignalsView:
         """Every target: state, signals by window, drift, findings."""
-        return SignalsView(service.clock.now(), __version__, HEADLINE_WINDOW, service.views())
+        return SignalsView(service.clock.now(), __version__, service.views())
 
     @app.get("/api/v1/catalogue")
     async def read_catalogue() -> list[SignalEntry]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from specwatch.alerting.catalogue import RATE_WINDOW
 from specwatch.collect.targets import Target
 from specwatch.signals.catalogue import Value, evaluate, signals
 from specwatch.signals.diagnosis import Evidence, Finding, Level, diagnose
@@ -14,11 +15,8 @@ from specwatch.signals.speedup import ASSUMED, DraftCost
 from specwatch.signals.window import Increments, Ledger, add_up
 from specwatch.vllm.metrics import Counter, Dialect, SinceStart, Snapshot
 
-WINDOWS: Mapping[str, float] = {"1m": 60.0, "5m": 300.0, "30m": 1800.0}
-"""Windows that signals are told over, by the label that names them."""
-
-HEADLINE_WINDOW = "1m"
-"""The window that the findings and the page's first figures speak of."""
+WINDOWS = (60.0, RATE_WINDOW, 1800.0)
+"""Seconds of the windows that signals are told over."""
 
 HISTORY_POINTS = 720
 """Points kept for sparklines: an hour at a scrape every five seconds."""
@@ -33,7 +31,28 @@ class WatchSettings:
     method: str | None = None
     cost: DraftCost = ASSUMED
     drift: DriftSettings = field(default_factory=DriftSettings)
-    windows: Mapping[str, float] = field(default_factory=lambda: dict(WINDOWS))
+    windows: tuple[float, ...] = WINDOWS
+    """Seconds."""
+    headline: float = RATE_WINDOW
+    """The window, one of ``windows``, that findings, alerts and the page's first figures speak of: the same one, so
+    that whoever is woken by a value finds that value."""
+
+    def in_scaled_time(self, factor: float) -> WatchSettings:
+        """The same with every duration multiplied: for rehearsals, which cannot wait five minutes."""
+        if factor == 1.0:
+            return self
+        return replace(
+            self,
+            drift=replace(self.drift, block_seconds=self.drift.block_seconds * factor),
+            windows=tuple(seconds * factor for seconds in self.windows),
+            headline=self.headline * factor,
+        )
+
+
+def window_label(seconds: float) -> str:
+    """How a window is called: ``5m``, ``90s``."""
+    minutes, rest = divmod(seconds, 60)
+    return f"{seconds:g}s" if rest or not minutes else f"{minutes:g}m"
 
 
 @dataclass(frozen=True)
@@ -74,10 +93,17 @@ class TargetView:
     cost: DraftCost
     restarts: int
     windows: Mapping[str, WindowView]
+    """By label, shortest first."""
+    headline_window: str
     since_start: Mapping[str, float]
     """Acceptance since the server's start, for the V0 engine alone, which tells nothing newer."""
     drift: DriftReading
     findings: tuple[Finding, ...]
+
+    @property
+    def headline(self) -> WindowView:
+        """The window that findings and alerts speak of."""
+        return self.windows[self.headline_window]
 
     @property
     def speculation_configured(self) -> bool | None:
@@ -124,13 +150,13 @@ class TargetWatch:
     def observe(self, at: float, snapshot: Snapshot) -> None:
         """Take in a page."""
         self._error, self._last_scrape, self._snapshot = None, at, snapshot
-        keep = max(self._settings.windows.values())
+        keep = max(self._settings.windows)
         self._engines = {name: self._engines.get(name) or Ledger(keep) for name in snapshot.engines}
         steps = [
             self._engines[name].observe(at, engine, snapshot.process_start) for name, engine in snapshot.engines.items()
         ]
         self._update_drift(at, [step for step in steps if step])
-        headline = self.values_over(self._settings.windows[HEADLINE_WINDOW], at)
+        headline = self.headline_values(at)
         self._history.append(
             HistoryPoint(
                 at=at,
@@ -141,14 +167,15 @@ class TargetWatch:
             )
         )
 
-    def values_over(self, seconds: float, now: float) -> dict[str, Value]:
-        """Every signal over the last ``seconds``, by name, pooled over the engines."""
-        return evaluate(self._signals, self._increments(seconds, now))
+    def headline_values(self, now: float) -> dict[str, Value]:
+        """Every signal over the headline window, by name, pooled over the engines."""
+        return evaluate(self._signals, self._increments(self._settings.headline, now))
 
     def view(self, now: float) -> TargetView:
         """Everything there is to say at ``now``."""
         snapshot = self._snapshot
-        windows = {label: self._window(seconds, now) for label, seconds in self._settings.windows.items()}
+        windows = {window_label(seconds): self._window(seconds, now) for seconds in self._settings.windows}
+        headline = window_label(self._settings.headline)
         return TargetView(
             target=self.target,
             up=self.up,
@@ -163,9 +190,10 @@ class TargetWatch:
             cost=self._settings.cost,
             restarts=max((ledger.restarts for ledger in self._engines.values()), default=0),
             windows=windows,
+            headline_window=headline,
             since_start=self._since_start(snapshot.since_start if snapshot else None),
             drift=self._drift.reading(),
-            findings=self._findings(windows[HEADLINE_WINDOW].values),
+            findings=self._findings(windows[headline].values),
         )
 
     def _increments(self, seconds: float, now: float) -> list[Increments]:
