@@ -1,0 +1,33 @@
+"""Shows commands without the secrets on them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+SECRET_FLAGS = {"--api-key": "VLLM_API_KEY", "--hf-token": "HF_TOKEN"}
+"""Flags of vLLM whose values are secret, and the variable that vLLM reads in their place."""
+
+
+def secret_flags(words: Sequence[str]) -> list[str]:
+    """The secret flags that are on a command line with a value of their own."""
+    return [flag for flag in SECRET_FLAGS if any(_name(word) == flag for word in words)]
+
+
+def shell_line(words: Sequence[str]) -> str:
+    """The command as one line to paste, a secret shown as the variable that should hold it."""
+    shown: list[str] = []
+    hiding = False
+    for word in words:
+        flag = _name(word)
+        if flag in SECRET_FLAGS:
+            shown += [flag, f'"${SECRET_FLAGS[flag]}"']
+            hiding = True
+        elif word.startswith("-") or not hiding:
+            shown.append(shlex.quote(word))
+            hiding = False
+    return " ".join(shown)
+
+
+def _name(word: str) -> str:
+    return word.partition("=")[0].replace("_", "-") if word.startswith("--") else word
