@@ -33,6 +33,7 @@ class SidecarConfig(BaseModel):
     pagerduty_routing_key_file: Path | None = None
     pagerduty_url: str | None = None
     public_url: str | None = None
+    runbooks_url: str | None = None
     time_scale: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 

@@ -36,6 +36,7 @@ from specwatch.errors import InputError
 )
 @click.option("--pagerduty-url", metavar="URL", help="Another Events v2 endpoint (EU service region, tests).")
 @click.option("--public-url", metavar="URL", help="How people reach this page; put into messages.")
+@click.option("--runbooks-url", metavar="URL", help="Where docs/runbooks is served; put into messages.")
 @click.option(
     "--time-scale", type=float, help="Multiplies every duration of alerts and drift: rehearsals only.  [default: 1]"
 )

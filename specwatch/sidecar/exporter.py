@@ -10,6 +10,8 @@ from prometheus_client.registry import Collector
 
 from specwatch import __version__
 from specwatch.alerting.catalogue import STATES
+from specwatch.alerting.evaluation import State
+from specwatch.sidecar.alerts import AlertBook, AlertsView
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.watch import TargetView
 from specwatch.signals.catalogue import Signal, signals
@@ -26,8 +28,9 @@ _LABELS = ("target", "model_name")
 class SignalsCollector(Collector):
     """Makes metric families from the service's views whenever it is scraped. No value: no sample, never 0."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, alerts: AlertBook) -> None:
         self._service = service
+        self._alerts = alerts
 
     def collect(self) -> Iterator[Metric]:
         """All families, in the catalogue's order."""
@@ -36,15 +39,16 @@ class SignalsCollector(Collector):
             yield _signal_family(signal, views)
         yield from _state_families(views)
         yield from _scrape_families(self._service)
+        yield from _alert_families(self._alerts.view())
         build = GaugeMetricFamily("specwatch_build_info", "Version of specwatch, value 1.", labels=["version"])
         build.add_metric([__version__], 1.0)
         yield build
 
 
-def render(service: Service) -> bytes:
+def render(service: Service, alerts: AlertBook) -> bytes:
     """The page in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(SignalsCollector(service))
+    registry.register(SignalsCollector(service, alerts))
     return generate_latest(registry)
 
 
@@ -83,7 +87,7 @@ def _state_families(views: Iterable[TargetView]) -> Iterator[Metric]:
     )
     k = GaugeMetricFamily("specwatch_configured_draft_tokens", "K as configured, where it shows.", labels=_LABELS)
     for view in views:
-        for name, value in states(view).items():
+        for name, value in view.states().items():
             if value is not None:
                 families[name].add_metric(_labels(view), value)
         if view.drift.reference is not None:
@@ -95,16 +99,6 @@ def _state_families(views: Iterable[TargetView]) -> Iterator[Metric]:
     yield from (reference, cost, k)
 
 
-def states(view: TargetView) -> dict[str, float | None]:
-    """The values of the alert catalogue's STATES for one target; None where unknown."""
-    configured = view.speculation_configured
-    return {
-        "target_up": None if view.up is None else float(view.up),
-        "speculation_configured": None if configured is None else float(configured),
-        "drift_score": view.drift.score,
-    }
-
-
 def _scrape_families(service: Service) -> Iterator[Metric]:
     scrapes = CounterMetricFamily("specwatch_scrapes", "Scrapes tried.", labels=["target"])
     failures = CounterMetricFamily("specwatch_scrape_failures", "Scrapes that gave no page.", labels=["target"])
@@ -114,3 +108,23 @@ def _scrape_families(service: Service) -> Iterator[Metric]:
         failures.add_metric([name], tally.failures)
         seconds.add_metric([name], tally.seconds)
     yield from (scrapes, failures, seconds)
+
+
+def _alert_families(view: AlertsView) -> Iterator[Metric]:
+    state = GaugeMetricFamily(
+        "specwatch_alert_active",
+        "1 for every alert that is pending or firing.",
+        labels=["alertname", "target", "state"],
+    )
+    for alert in view.alerts:
+        if alert.state != State.RESOLVED.value:
+            state.add_metric([alert.name, alert.target, alert.state], 1.0)
+    messages = CounterMetricFamily(
+        "specwatch_notifications", "Messages to a receiver by what became of them.", labels=["receiver", "outcome"]
+    )
+    waiting = GaugeMetricFamily("specwatch_notifications_waiting", "Messages not yet delivered.", labels=["receiver"])
+    for entry in view.deliveries:
+        for outcome, count in (("sent", entry.sent), ("failed", entry.failed), ("dropped", entry.dropped)):
+            messages.add_metric([entry.receiver, outcome], count)
+        waiting.add_metric([entry.receiver], entry.waiting)
+    yield from (state, messages, waiting)

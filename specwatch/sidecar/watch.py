@@ -112,6 +112,15 @@ class TargetView:
             return True
         return False if self.dialect is Dialect.OFF else None
 
+    def states(self) -> dict[str, float | None]:
+        """The values of the alert catalogue's STATES; None where unknown."""
+        configured = self.speculation_configured
+        return {
+            "target_up": None if self.up is None else float(self.up),
+            "speculation_configured": None if configured is None else float(configured),
+            "drift_score": self.drift.score,
+        }
+
 
 class TargetWatch:
     """Takes in pages of one target and answers what they mean."""

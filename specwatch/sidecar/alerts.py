@@ -1,0 +1,128 @@
+"""The sidecar's own alerting: judges every scrape by the alert catalogue and delivers what changes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from specwatch.alerting.delivery import Delivery
+from specwatch.alerting.evaluation import AlertEvaluator, AlertStatus, State, Transition
+from specwatch.alerting.notification import Notification, Places
+from specwatch.alerting.receivers import Receiver
+from specwatch.sidecar.watch import TargetWatch
+
+REMEMBERED = 50
+"""Resolved alerts that are still shown."""
+
+
+@dataclass(frozen=True)
+class AlertEntry:
+    """One alert on one target, as the API and the page show it. Times are Unix seconds."""
+
+    name: str
+    target: str
+    model: str
+    severity: str
+    state: str
+    since: float
+    at: float
+    value: float
+    threshold: float
+    summary: str
+    description: str
+    runbook: str
+
+
+@dataclass(frozen=True)
+class DeliveryEntry:
+    """How one receiver does."""
+
+    receiver: str
+    health: str
+    sent: int
+    failed: int
+    dropped: int
+    waiting: int
+    last_success: float | None
+
+
+@dataclass(frozen=True)
+class AlertsView:
+    """Alerts, firing ones first and those resolved lately last, and how their messages fare."""
+
+    alerts: list[AlertEntry]
+    deliveries: list[DeliveryEntry]
+
+
+class AlertBook:
+    """What fires where. Without receivers it judges all the same, for the page and the API."""
+
+    def __init__(
+        self,
+        receivers: Sequence[Receiver] = (),
+        places: Places | None = None,
+        time_scale: float = 1.0,
+    ) -> None:
+        self._evaluator = AlertEvaluator(time_scale=time_scale)
+        self._delivery = Delivery(receivers)
+        self._places = places or Places()
+        self._resolved: deque[Transition] = deque(maxlen=REMEMBERED)
+
+    @asynccontextmanager
+    async def delivering(self) -> AsyncIterator[None]:
+        """Messages go out while this is open."""
+        async with self._delivery:
+            yield
+
+    async def judge(self, watch: TargetWatch, at: float) -> None:
+        """Take in what a target's last scrape says, and send what changes."""
+        view = watch.view(at)
+        changes = self._evaluator.evaluate(
+            at,
+            target=view.target.name,
+            model=view.model_name or "",
+            values={**view.headline.values, **view.states()},
+        )
+        for transition in changes:
+            if transition.state is State.RESOLVED:
+                self._resolved.appendleft(transition)
+            await self._delivery.send(Notification.of(transition, self._places))
+
+    def view(self) -> AlertsView:
+        """Everything there is to show."""
+        statuses = [*self._evaluator.active(), *self._resolved]
+        return AlertsView(
+            alerts=[_entry(status) for status in statuses],
+            deliveries=[
+                DeliveryEntry(
+                    receiver=status.receiver,
+                    health=status.health.name.lower(),
+                    sent=status.sent,
+                    failed=status.failed,
+                    dropped=status.dropped,
+                    waiting=status.waiting,
+                    last_success=status.last_success,
+                )
+                for status in self._delivery.statuses()
+            ],
+        )
+
+
+def _entry(status: AlertStatus) -> AlertEntry:
+    alert = status.alert
+    return AlertEntry(
+        name=alert.name,
+        target=status.target,
+        model=status.model,
+        severity=alert.severity.value,
+        state=status.state.value,
+        since=status.since,
+        at=status.at,
+        value=status.value,
+        threshold=alert.threshold,
+        summary=status.summary,
+        description=status.description,
+        runbook=alert.runbook,
+    )
