@@ -31,7 +31,9 @@ UID = "specwatch-speculation"
 FILE = f"{UID}.json"
 PROVISIONING = "provisioning/dashboards.yml"
 
-SELECTOR = 'job=~"$job", model_name=~"$model", instance=~"$server", engine=~"$engine"'
+SELECTOR = 'job=~"$job", model_name=~"$model_name", instance=~"$instance", engine=~"$engine"'
+"""Variables are called like the labels they choose, so that an alert's link can set them from its own labels."""
+
 WINDOW = "$__rate_interval"
 """Grafana's own: as long as a point on the screen stands for, and never too short for a rate."""
 
@@ -90,13 +92,16 @@ def speculation(settings: Settings) -> dict[str, Any]:
 
 
 def _variables(job: str | None) -> tuple[Any, ...]:
-    chain = f'{EVERY_SERVER}{{job=~"$job", model_name=~"$model", instance=~"$server"}}'
+    def of(*labels: str) -> str:
+        chosen = ", ".join(f'{label}=~"${label}"' for label in labels)
+        return f"{EVERY_SERVER}{{{chosen}}}" if chosen else EVERY_SERVER
+
     return (
         grafana.datasource_variable(),
-        grafana.label_variable("job", "job", "Job", EVERY_SERVER, job),
-        grafana.label_variable("model", "model_name", "Model", f'{EVERY_SERVER}{{job=~"$job"}}'),
-        grafana.label_variable("server", "instance", "Server", f'{EVERY_SERVER}{{job=~"$job", model_name=~"$model"}}'),
-        grafana.label_variable("engine", "engine", "Engine", chain),
+        grafana.label_variable("job", "Job", of(), job),
+        grafana.label_variable("model_name", "Model", of("job")),
+        grafana.label_variable("instance", "Server", of("job", "model_name")),
+        grafana.label_variable("engine", "Engine", of("job", "model_name", "instance")),
     )
 
 
@@ -148,22 +153,25 @@ class _Panels:
             columns,
             {"instance": "Server", "model_name": "Model", "job": "Job"},
             worst_first=speedup,
-            link=("instance", f"/d/{UID}?${{__url_time_range}}&${{datasource:queryparam}}&var-server=${{__value.raw}}"),
+            link=(
+                "instance",
+                f"/d/{UID}?${{__url_time_range}}&${{datasource:queryparam}}&var-instance=${{__value.raw}}",
+            ),
         )
         return Section("Where is it worst, and what is firing?", (Line(9, (table,)), Line(6, (self._alerts(),))))
 
     def _alerts(self) -> Any:
         def firing(severity: Severity) -> str:
-            by_label = " or ".join(
-                f'ALERTS{{alertname=~"Spec.*", alertstate="firing", severity="{severity.value}", {label}=~"$server"}}'
-                for label in ("instance", "target")
-            )
-            return f"max by (alertname, instance, target) ({by_label})"
+            # The empty alternative keeps alerts that are about no single server, such as all of them gone.
+            matchers = f'alertstate="firing", severity="{severity.value}", instance=~"$instance|"'
+            return f'max by (alertname, instance) (ALERTS{{alertname=~"Spec.*", {matchers}}})'
 
-        legend = "{{alertname}} {{instance}} {{target}}"
         return grafana.states(
             ALERTS_FIRING,
-            [Query(f"{value} * {firing(severity)}", legend) for severity, (value, _) in _SEVERITIES.items()],
+            [
+                Query(f"{value} * {firing(severity)}", "{{alertname}} {{instance}}")
+                for severity, (value, _) in _SEVERITIES.items()
+            ],
             {value: (severity.value, colour) for severity, (value, colour) in _SEVERITIES.items()},
         )
 
@@ -221,14 +229,12 @@ class _Panels:
 
     def drift(self) -> Section:
         """The sidecar's drift score."""
+        # The sidecar calls a server target; under the name that vLLM's own series have, it keeps its colour.
+        scores = 'specwatch_drift_score{model_name=~"$model_name", target=~"$instance"}'
+        named = f'label_replace({scores}, "instance", "$1", "target", "(.+)")'
         score = grafana.time_series(
             DRIFT,
-            [
-                Query(
-                    'max by (target, model_name) (specwatch_drift_score{model_name=~"$model", target=~"$server"})',
-                    "{{target}} {{model_name}}",
-                )
-            ],
+            [Query(f"max by (instance, model_name) ({named})", SERVER_LEGEND)],
             Scale("none", decimals=2),
             alarm=alert("SpeculationDrifted").threshold,
         )

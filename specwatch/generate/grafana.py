@@ -261,13 +261,13 @@ def datasource_variable() -> Any:
     return core.Template(name="datasource", label="Data source", query="prometheus", type="datasource")
 
 
-def label_variable(name: str, label: str, title: str, series: str, value: str | None = None) -> Any:
-    """The choice of values of ``label`` among ``series``: several or all, ``value`` alone at first.
+def label_variable(label: str, title: str, series: str, value: str | None = None) -> Any:
+    """The choice of values of ``label`` among ``series``, under its name: several or all, ``value`` at first.
 
     "All" matches what lacks the label too, and stays short however many servers there are.
     """
     return core.Template(
-        name=name,
+        name=label,
         label=title,
         query=f"label_values({series}, {label})",
         dataSource=DATASOURCE,
