@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "sidecar": BELOW_EACH | {"alerting", "collect"},
     "generate": BELOW_EACH | {"alerting", "collect"},
     "measure": BELOW_EACH | {"alerting", "collect"},
-    "lab": BELOW_EACH | {"alerting", "collect"},
+    "lab": BELOW_EACH | {"alerting", "collect", "measure"},
     "alerting": BELOW_EACH,
     "collect": BELOW_EACH,
     "signals": LEAVES,
