@@ -95,11 +95,6 @@ def bad_below(value: float) -> Steps:
     return Steps(BAD, ((value, GOOD),))
 
 
-def bad_from(value: float) -> Steps:
-    """Good below ``value``, bad from it on."""
-    return Steps(GOOD, ((value, BAD),))
-
-
 PLAIN = Steps(NEUTRAL)
 """No judgement."""
 

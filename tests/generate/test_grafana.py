@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pytest
+
+from specwatch.generate import grafana
+from specwatch.generate.grafana import BAD, GOOD, Column, Line, Query, Scale, Section, Steps, Words
+
+WORDS = Words("Is it so?", "It is. Look.", "Nothing to see")
+UP = Query("up", "{{instance}}")
+TOKENS = Scale("suffix:tokens", low=1.0, decimals=2)
+
+
+def built(*panels, variables=(), annotations=()):
+    """The JSON of a dashboard of these panels, one below the other."""
+    sections = (Section("Part", tuple(Line(4, (panel,)) for panel in panels)),)
+    return grafana.Dashboard("u", "t", "d", (), variables, annotations, sections).json()
+
+
+def only(panel):
+    return built(panel)["panels"][1]
+
+
+@pytest.mark.parametrize(
+    "panel",
+    [
+        grafana.stat(WORDS, UP, TOKENS),
+        grafana.time_series(WORDS, [UP], TOKENS),
+        grafana.bars(WORDS, UP, TOKENS, GOOD),
+        grafana.states(WORDS, [UP], {1.0: ("up", GOOD)}),
+        grafana.server_table(WORDS, [Column("Up", "up", TOKENS)], {"instance": "Server"}, worst_first="Up"),
+    ],
+    ids=["stat", "time_series", "bars", "states", "server_table"],
+)
+def test_every_kind_of_panel_says_its_words(panel):
+    drawn = only(panel)
+    assert (drawn["title"], drawn["description"]) == ("Is it so?", "It is. Look.")
+    assert drawn["fieldConfig"]["defaults"]["noValue"] == "Nothing to see"
+    assert drawn["targets"][0]["expr"] == "up"
+
+
+@pytest.mark.parametrize("draw", [grafana.stat, lambda *args: grafana.bars(*args, GOOD)], ids=["stat", "bars"])
+def test_a_figure_has_its_unit_range_and_the_last_value(draw):
+    drawn = only(draw(WORDS, UP, Scale("percentunit", high=1.0)))
+    field = drawn["fieldConfig"]["defaults"]
+    assert (field["unit"], field["min"], field["max"]) == ("percentunit", 0.0, 1.0)
+    assert drawn["options"]["reduceOptions"]["calcs"] == ["lastNotNull"]
+
+
+def test_a_scale_without_an_upper_end_sets_none():
+    field = only(grafana.time_series(WORDS, [UP], TOKENS))["fieldConfig"]["defaults"]
+    assert (field["unit"], field["min"], field["decimals"]) == ("suffix:tokens", 1.0, 2)
+    assert "max" not in field
+
+
+def test_a_threshold_is_a_dashed_line_only_where_there_is_an_alarm():
+    def style(alarm):
+        field = only(grafana.time_series(WORDS, [UP], TOKENS, alarm=alarm))["fieldConfig"]["defaults"]
+        return field["custom"]["thresholdsStyle"]["mode"], [step["value"] for step in field["thresholds"]["steps"]]
+
+    assert style(None) == ("off", [None])
+    assert style(0.6) == ("dashed", [None, 0.6])
+
+
+def test_series_keep_their_colour_by_name_are_shades_or_have_one_given():
+    by_name = only(grafana.time_series(WORDS, [UP], TOKENS))
+    assert by_name["fieldConfig"]["defaults"]["color"] == {"mode": "palette-classic-by-name"}
+    shades = only(grafana.time_series(WORDS, [UP], TOKENS, shade=GOOD))
+    assert shades["fieldConfig"]["defaults"]["color"] == {"mode": "shades", "fixedColor": GOOD}
+    given = only(grafana.time_series(WORDS, [UP], TOKENS, colours={"wasted": BAD}))
+    assert given["fieldConfig"]["overrides"] == [
+        {
+            "matcher": {"id": "byName", "options": "wasted"},
+            "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": BAD}}],
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "colours"),
+    [(grafana.bad_below(0.6), [BAD, GOOD]), (Steps(GOOD), [GOOD])],
+)
+def test_colours_follow_the_value_upwards(steps, colours):
+    drawn = only(grafana.stat(WORDS, UP, TOKENS, steps))
+    assert [step["color"] for step in drawn["fieldConfig"]["defaults"]["thresholds"]["steps"]] == colours
+
+
+def test_several_queries_get_letters_in_their_order():
+    drawn = only(grafana.time_series(WORDS, [UP, Query("down")], TOKENS))
+    assert [(target["refId"], target["expr"]) for target in drawn["targets"]] == [("A", "up"), ("B", "down")]
+
+
+def test_a_table_asks_once_and_names_its_columns():
+    columns = [Column("Up", "up", TOKENS), Column("Share", "share", grafana.SHARE, grafana.bad_below(0.5))]
+    drawn = only(
+        grafana.server_table(WORDS, columns, {"instance": "Server"}, worst_first="Share", link=("instance", "/d/x"))
+    )
+    assert [(target["format"], target["instant"], target["range"]) for target in drawn["targets"]] == [
+        ("table", True, False)
+    ] * 2
+    organised = drawn["transformations"][1]["options"]
+    assert organised["renameByName"] == {"instance": "Server", "Value #A": "Up", "Value #B": "Share"}
+    assert organised["indexByName"] == {"instance": 0, "Value #A": 1, "Value #B": 2}
+    overrides = {entry["matcher"]["options"]: entry["properties"] for entry in drawn["fieldConfig"]["overrides"]}
+    assert {"id": "unit", "value": "percentunit"} in overrides["Share"]
+    assert {"id": "custom.cellOptions", "value": {"type": "color-text"}} in overrides["Share"]
+    assert [entry["id"] for entry in overrides["Up"]] == ["unit", "min", "decimals"]
+    assert overrides["Server"][0]["value"][0]["url"] == "/d/x"
+
+
+def test_a_lane_has_a_word_and_a_colour_for_each_value():
+    labels = {1.0: ("ticket", grafana.WARN), 2.0: ("page", BAD)}
+    (mapping,) = only(grafana.states(WORDS, [UP], labels))["fieldConfig"]["defaults"]["mappings"]
+    assert mapping["options"] == {
+        "1": {"text": "ticket", "color": grafana.WARN, "index": 0},
+        "2": {"text": "page", "color": BAD, "index": 1},
+    }
+
+
+def test_panels_of_a_line_stand_side_by_side_below_their_heading():
+    def panel():
+        return grafana.stat(WORDS, UP, TOKENS)
+
+    sections = [Section("One", (Line(5, (panel(), panel())),)), Section("Two", (Line(7, (panel(),)),))]
+    places = [(item.gridPos.x, item.gridPos.y, item.gridPos.w, item.gridPos.h) for item in grafana.arrange(sections)]
+    assert places == [(0, 0, 24, 1), (0, 1, 12, 5), (12, 1, 12, 5), (0, 6, 24, 1), (0, 7, 24, 7)]
+
+
+def test_a_variable_lists_the_values_of_its_label():
+    variable = grafana.label_variable("instance", "Server", "up")
+    (drawn,) = built(variables=(variable,))["templating"]["list"]
+    assert (drawn["name"], drawn["label"], drawn["query"]["query"]) == (
+        "instance",
+        "Server",
+        "label_values(up, instance)",
+    )
+
+
+def test_the_text_is_readable_as_it_is():
+    assert grafana.text({"b": "×", "a": 1}) == '{\n  "a": 1,\n  "b": "×"\n}\n'
