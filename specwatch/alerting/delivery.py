@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -144,7 +145,7 @@ class _Sender:
     jitter: Callable[[], float]
 
     async def post(self, session: aiohttp.ClientSession, receiver: Receiver, notification: Notification) -> _Attempt:
-        """One attempt. Reasons are made from types and statuses: the text of an exception may hold the address."""
+        """One attempt."""
         try:
             async with session.post(
                 receiver.url.reveal(),
@@ -156,10 +157,8 @@ class _Sender:
                 return _judge(receiver, response.status, body, response.headers.get("Retry-After"))
         except asyncio.TimeoutError:
             return _Attempt(taken=False, worth_retrying=True, reason=f"no answer within {self.timeout:g} s")
-        except aiohttp.ClientConnectorError as problem:
-            return _Attempt(taken=False, worth_retrying=True, reason=f"no connection: {problem.os_error.strerror}")
         except (aiohttp.ClientError, OSError) as problem:
-            return _Attempt(taken=False, worth_retrying=True, reason=f"no answer: {type(problem).__name__}")
+            return _Attempt(taken=False, worth_retrying=True, reason=_words(problem))
 
 
 class _Line:
@@ -267,6 +266,19 @@ class _Line:
         self._health = health
         level = logging.ERROR if health is Health.LOSING else logging.WARNING
         log.log(level, "%s: %s", self._receiver.name, words)
+
+
+def _words(problem: Exception) -> str:
+    """Why there was no answer. An exception's own text may hold the address, so none is passed on."""
+    if isinstance(problem, aiohttp.ClientConnectorCertificateError):
+        return "no connection: its certificate is not trusted"
+    if isinstance(problem, aiohttp.ClientSSLError):
+        return "no connection: it does not speak TLS as we do"
+    if isinstance(problem, aiohttp.ClientConnectorError):
+        number = problem.os_error.errno or 0
+        # A name that cannot be resolved comes with a negative number and words of its own.
+        return f"no connection: {os.strerror(number) if number > 0 else problem.os_error.strerror}"
+    return f"no answer: {type(problem).__name__}"
 
 
 def _judge(receiver: Receiver, status: int, body: str, retry_after: str | None) -> _Attempt:

@@ -92,7 +92,7 @@ def pagerduty_receiver(routing_key_file: Path, events_url: str = pagerduty.EVENT
         url=Secret(events_url),
         payload=lambda notification: pagerduty.payload(notification, key),
         accepts=pagerduty.accepts,
-        secrets=(Secret(key),),
+        secrets=(Secret(key), Secret(events_url)),
     )
 
 
