@@ -38,7 +38,9 @@ def pagerduty_text(event: dict[str, Any]) -> MessageText:
     action = _string(event, "event_action")
     payload = event.get("payload")
     if action != "trigger" or not isinstance(payload, dict):
-        return _message(f"{action}: {_string(event, 'dedup_key')}", [])
+        # Alertmanager sends the summary along with a resolve; PagerDuty asks for the key alone.
+        what = _string(payload, "summary") if isinstance(payload, dict) else _string(event, "dedup_key")
+        return _message(f"{action}: {what}", [])
     lines = [f"source: {_string(payload, 'source')}"]
     for name, value in (payload.get("custom_details") or {}).items():
         lines.append(f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")

@@ -323,7 +323,13 @@ def test_an_event_reads_as_text():
         'firing: {"alerts": 1}',
         "link: https://example.com/",
     )
-    assert pagerduty_text({**EVENT, "event_action": "resolve"}).title == "resolve: low/gpu-3"
+
+
+def test_a_resolve_reads_as_its_summary_or_else_its_key():
+    resolve = {**EVENT, "event_action": "resolve"}
+
+    assert pagerduty_text(resolve).title == "resolve: Low on gpu-3"
+    assert pagerduty_text({**resolve, "payload": None}).title == "resolve: low/gpu-3"
 
 
 def test_text_for_the_terminal_is_bounded_and_holds_no_commands():
