@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -73,11 +76,21 @@ async def _fetch(session: aiohttp.ClientSession, url: str, limits: Limits) -> by
     except asyncio.TimeoutError:
         raise ScrapeError(f"no complete answer within {limits.seconds:g} s") from None
     except aiohttp.ClientConnectorError as problem:
-        raise ScrapeError(f"no connection: {problem.os_error.strerror or problem.os_error}") from None
+        raise ScrapeError(f"no connection: {_reason(problem)}") from None
     except aiohttp.ClientPayloadError:
         raise ScrapeError("the connection ended in the middle of the page") from None
     except (aiohttp.ClientError, OSError, ValueError) as problem:
         raise ScrapeError(f"the request failed: {type(problem).__name__}") from None
+
+
+def _reason(problem: aiohttp.ClientConnectorError) -> str:
+    """Why there is no connection, in a few words; certificate errors carry no system error."""
+    cause = getattr(problem, "os_error", None)
+    if isinstance(cause, ssl.SSLError) or cause is None:
+        return f"the TLS handshake failed ({getattr(cause, 'reason', None) or type(problem).__name__})"
+    if isinstance(cause, socket.gaierror):
+        return "the host name is not known"
+    return os.strerror(cause.errno).lower() if cause.errno else str(cause)
 
 
 async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ class Stage:
 @asynccontextmanager
 async def simulated(folder: Path, sink: Sink, waiting: Waiting, drifting: int | None = None) -> AsyncIterator[Stage]:
     """Three simulated replicas; all of them drift unless told how many."""
-    async with Fleet(demo_fleet(drifting=drifting)) as fleet:
+    async with Fleet(demo_fleet(drifting=drifting, epoch=time.time())) as fleet:
         address, page = _page_address()
         command = [*_specwatch("sidecar"), "--listen", address, "--config", str(_sidecar_config(folder, sink, page))]
         for server, url in zip(fleet.servers, fleet.urls, strict=True):

@@ -44,7 +44,16 @@ async def test_text_format_is_asked_for_by_name():
 
 
 async def test_an_unreachable_target():
-    assert "no connection" in await refusal("http://127.0.0.1:1")
+    assert await refusal("http://127.0.0.1:1") == "no connection: connection refused"
+
+
+async def test_a_host_that_does_not_exist():
+    assert await refusal("http://no-such-host.invalid:8000") == "no connection: the host name is not known"
+
+
+async def test_a_target_that_speaks_no_tls():
+    async with serving({"/metrics": text_page(PAGE)}) as url:
+        assert "TLS handshake failed" in await refusal(url.replace("http:", "https:"))
 
 
 async def test_an_error_status():
