@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from pathlib import PurePath
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import PlainTextResponse
@@ -20,11 +20,19 @@ from specwatch.sidecar.service import Service
 from specwatch.sidecar.watch import HistoryPoint, TargetView
 from specwatch.signals.catalogue import signals
 
-PAGE_FILES: Mapping[str, str] = {
-    "index.html": "text/html; charset=utf-8",
-    "page.css": "text/css; charset=utf-8",
-    "page.js": "text/javascript; charset=utf-8",
+PAGE_TYPES: Mapping[str, str] = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
 }
+"""Media types of the page's files, by the end of their names."""
+
+PAGE = files("specwatch.sidecar").joinpath("page")
+
+PAGE_FILES: Mapping[str, str] = {
+    entry.name: PAGE_TYPES[suffix] for entry in PAGE.iterdir() if (suffix := PurePath(entry.name).suffix) in PAGE_TYPES
+}
+"""What is served, with its media type: what the package holds and nothing else."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -148,5 +156,4 @@ def _add_plain_routes(app: FastAPI, service: Service, alerts: AlertBook) -> None
 def _page_file(name: str) -> Response:
     if name not in PAGE_FILES:
         raise HTTPException(404, detail="no such file")
-    content: Any = files("specwatch.sidecar").joinpath("page", name).read_bytes()
-    return Response(content, media_type=PAGE_FILES[name])
+    return Response(PAGE.joinpath(name).read_bytes(), media_type=PAGE_FILES[name])
