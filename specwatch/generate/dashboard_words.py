@@ -35,8 +35,8 @@ def speedup_words(title: str, draft_cost: float, loss: float) -> Words:
 
 SERVERS = Words(
     "Which servers gain least?",
-    "Every server now, the smallest estimated speedup first; a click on a server shows it alone. An empty cell means "
-    "too few drafts to say, not zero.",
+    "Every server now, the smallest estimated speedup first; a click on a server shows it alone. A dash means too "
+    "few drafts to say, not zero.",
     NO_SERVER,
 )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specwatch.alerting.catalogue import Severity, alert
-from specwatch.generate import grafana
+from specwatch.generate import grafana, grafana_dashboard
 from specwatch.generate.dashboard_words import (
     ALERTS_FIRING,
     DRIFT,
@@ -21,7 +21,23 @@ from specwatch.generate.dashboard_words import (
     acceptance_words,
     speedup_words,
 )
-from specwatch.generate.grafana import BAD, GOOD, NEUTRAL, OUTPUT, SHARE, WARN, Line, Query, Scale, Section, Words
+from specwatch.generate.grafana import (
+    BAD,
+    GOOD,
+    HIGHEST,
+    LOWEST,
+    NARROW,
+    NEUTRAL,
+    OUTPUT,
+    SHARE,
+    WARN,
+    WIDE,
+    Column,
+    Query,
+    Scale,
+    Words,
+)
+from specwatch.generate.grafana_dashboard import Line, Section
 from specwatch.generate.live_promql import FLEET, SERVER, Live
 from specwatch.signals.catalogue import signals
 from specwatch.signals.speedup import ASSUMED, DraftCost
@@ -39,6 +55,9 @@ WINDOW = "$__rate_interval"
 
 EVERY_SERVER = GAUGES[Counter.RUNNING_SECONDS]
 """A series that every vLLM with statistics has, whether it speculates or not: the variables list its labels."""
+
+SPEEDUP = "Estimated speedup, at most"
+"""What the estimate is called wherever it stands: without a measurement it is an upper bound."""
 
 SERVER_LEGEND = "{{instance}} {{model_name}}"
 
@@ -67,13 +86,13 @@ class Settings:
 def dashboard_files(settings: Settings | None = None) -> dict[str, str]:
     """Texts of the dashboard and of Grafana's provisioning file, by path below the output folder."""
     chosen = settings or Settings()
-    return {FILE: grafana.text(speculation(chosen)), PROVISIONING: _PROVISIONING_TEXT}
+    return {FILE: grafana_dashboard.text(speculation(chosen)), PROVISIONING: _PROVISIONING_TEXT}
 
 
 def speculation(settings: Settings) -> dict[str, Any]:
     """The dashboard, as Grafana reads it."""
     panels = _Panels(Live(SELECTOR, WINDOW), settings.cost)
-    return grafana.Dashboard(
+    return grafana_dashboard.Dashboard(
         uid=UID,
         title=f"{settings.prefix}specwatch: speculation",
         description="What speculative decoding is worth on vLLM servers, where it is not, and why.",
@@ -97,11 +116,11 @@ def _variables(job: str | None) -> tuple[Any, ...]:
         return f"{EVERY_SERVER}{{{chosen}}}" if chosen else EVERY_SERVER
 
     return (
-        grafana.datasource_variable(),
-        grafana.label_variable("job", "Job", of(), job),
-        grafana.label_variable("model_name", "Model", of("job")),
-        grafana.label_variable("instance", "Server", of("job", "model_name")),
-        grafana.label_variable("engine", "Engine", of("job", "model_name", "instance")),
+        grafana_dashboard.datasource_variable(),
+        grafana_dashboard.label_variable("job", "Job", of(), job),
+        grafana_dashboard.label_variable("model_name", "Model", of("job")),
+        grafana_dashboard.label_variable("instance", "Server", of("job", "model_name")),
+        grafana_dashboard.label_variable("engine", "Engine", of("job", "model_name", "instance")),
     )
 
 
@@ -124,7 +143,7 @@ class _Panels:
             ),
             grafana.stat(HEADLINE["acceptance_length"], self._all("acceptance_length"), TOKENS),
             grafana.stat(
-                self._speedup_words("Estimated speedup, at most"),
+                self._speedup_words(SPEEDUP),
                 self._all("estimated_speedup"),
                 TIMES,
                 grafana.bad_below(self._loss),
@@ -137,28 +156,30 @@ class _Panels:
 
     def servers(self) -> Section:
         """Every server in a table, and what is firing."""
-        speedup = "Estimated speedup, at most"
-        columns = (
-            grafana.Column(speedup, self._each("estimated_speedup").expr, TIMES, grafana.bad_below(self._loss)),
-            grafana.Column("Acceptance", self._each("acceptance_rate").expr, SHARE, grafana.bad_below(self._low)),
-            grafana.Column("Length", self._each("acceptance_length").expr, TOKENS),
-            grafana.Column("Mean K", self._each("draft_length").expr, TOKENS),
-            grafana.Column("Coverage", self._each("draft_coverage").expr, SHARE, grafana.bad_below(self._idle)),
-            grafana.Column("Batch", self._each("running_requests").expr, REQUESTS),
-            grafana.Column("Generated", self._each("generation_throughput").expr, RATE),
-            grafana.Column("Mean TPOT", self._each("tpot").expr, SECONDS),
+        link = f"/d/{UID}?${{__url_time_range}}&${{datasource:queryparam}}&var-instance=${{__value.raw}}"
+        names = (
+            grafana.Name("Server", "instance", WIDE, link),
+            grafana.Name("Model", "model_name", WIDE),
+            grafana.Name("Job", "job"),
         )
-        table = grafana.server_table(
-            SERVERS,
-            columns,
-            {"instance": "Server", "model_name": "Model", "job": "Job"},
-            worst_first=speedup,
-            link=(
-                "instance",
-                f"/d/{UID}?${{__url_time_range}}&${{datasource:queryparam}}&var-instance=${{__value.raw}}",
-            ),
-        )
+        table = grafana.server_table(SERVERS, names, self._columns(), worst_first=SPEEDUP)
         return Section("Where is it worst, and what is firing?", (Line(9, (table,)), Line(6, (self._alerts(),))))
+
+    def _columns(self) -> tuple[Column, ...]:
+        def column(title: str, name: str, scale: Scale, alarm: float | None = None, width: int = NARROW) -> Column:
+            steps = None if alarm is None else grafana.bad_below(alarm)
+            return Column(title, self._each(name).expr, scale, steps, width)
+
+        return (
+            column(SPEEDUP, "estimated_speedup", TIMES, self._loss, WIDE),
+            column("Acceptance", "acceptance_rate", SHARE, self._low),
+            column("Length", "acceptance_length", TOKENS),
+            column("Mean K", "draft_length", TOKENS),
+            column("Coverage", "draft_coverage", SHARE, self._idle),
+            column("Batch", "running_requests", REQUESTS),
+            column("Generated", "generation_throughput", RATE),
+            column("Mean TPOT", "tpot", SECONDS),
+        )
 
     def _alerts(self) -> Any:
         def firing(severity: Severity) -> str:
@@ -177,29 +198,20 @@ class _Panels:
 
     def acceptance(self) -> Section:
         """Acceptance by server and by position."""
-        rate = grafana.time_series(
-            acceptance_words(self._low),
-            [self._each("acceptance_rate")],
-            SHARE,
-            alarm=self._low,
-        )
-        speedup = grafana.time_series(
-            self._speedup_words("Estimated speedup, at most: does it stay above 1?"),
-            [self._each("estimated_speedup")],
-            TIMES,
-            alarm=self._loss,
-        )
+        rate = self._trend("acceptance_rate", acceptance_words(self._low), SHARE, LOWEST, self._low)
+        title = f"{SPEEDUP}: does it stay above {self._loss:g}?"
+        speedup = self._trend("estimated_speedup", self._speedup_words(title), TIMES, LOWEST, self._loss)
         position = Query(self._all("position_acceptance").expr, "position {{position}}")
-        by_position = grafana.time_series(TRENDS["position_acceptance"], [position], SHARE, shade=GOOD)
+        # Thinner with every position: order must not hang on telling shades apart.
+        widths = {f"position {index}": {"custom.lineWidth": 5 - index} for index in range(4)}
+        trend = grafana.time_series(TRENDS["position_acceptance"], [position], SHARE, shade=GOOD, styles=widths)
         now = grafana.bars(TRENDS["position_now"], position, SHARE, GOOD)
-        return Section("Does the draft fit the traffic?", (Line(9, (rate, speedup)), Line(9, (by_position, now))))
+        return Section("Does the draft fit the traffic?", (Line(10, (rate, speedup)), Line(10, (trend, now))))
 
     def drafting(self) -> Section:
         """How much is drafted, and what becomes of it."""
-        length = grafana.time_series(TRENDS["draft_length"], [self._each("draft_length")], TOKENS)
-        coverage = grafana.time_series(
-            TRENDS["draft_coverage"], [self._each("draft_coverage")], SHARE, alarm=self._idle
-        )
+        length = self._trend("draft_length", TRENDS["draft_length"], TOKENS, LOWEST)
+        coverage = self._trend("draft_coverage", TRENDS["draft_coverage"], SHARE, LOWEST, self._idle)
         flows = {
             "drafted": ("draft_throughput", NEUTRAL),
             "accepted": ("accepted_throughput", GOOD),
@@ -210,22 +222,22 @@ class _Panels:
             TRENDS["tokens"],
             [Query(self._all(name).expr, legend) for legend, (name, _) in flows.items()],
             RATE,
-            colours={legend: colour for legend, (_, colour) in flows.items()},
+            styles={legend: grafana.fixed(colour) for legend, (_, colour) in flows.items()},
         )
-        return Section("How much is drafted, and what becomes of it?", (Line(9, (length, coverage, tokens)),))
+        return Section("How much is drafted, and what becomes of it?", (Line(10, (length, coverage, tokens)),))
 
     def serving(self) -> Section:
         """Latency and load."""
-        scales: Mapping[str, Scale] = {
-            "tpot": SECONDS,
-            "step_latency": SECONDS,
-            "running_requests": REQUESTS,
-            "waiting_requests": REQUESTS,
-        }
         tpot, itl, batch, queue = (
-            grafana.time_series(TRENDS[name], [self._each(name)], scale) for name, scale in scales.items()
+            self._trend(name, TRENDS[name], scale, HIGHEST)
+            for name, scale in (
+                ("tpot", SECONDS),
+                ("step_latency", SECONDS),
+                ("running_requests", REQUESTS),
+                ("waiting_requests", REQUESTS),
+            )
         )
-        return Section("What do users and servers feel?", (Line(8, (tpot, itl)), Line(8, (batch, queue))))
+        return Section("What do users and servers feel?", (Line(9, (tpot, itl)), Line(9, (batch, queue))))
 
     def drift(self) -> Section:
         """The sidecar's drift score."""
@@ -236,16 +248,17 @@ class _Panels:
             DRIFT,
             [Query(f"max by (instance, model_name) ({named})", SERVER_LEGEND)],
             Scale("none", decimals=2),
+            first=HIGHEST,
             alarm=alert("SpeculationDrifted").threshold,
         )
-        return Section("Has the traffic drifted away from the draft?", (Line(8, (score,)),))
+        return Section("Has the traffic drifted away from the draft?", (Line(9, (score,)),))
 
     def restarts(self) -> dict[str, Any]:
         """Marks where a server's count of tokens fell: after a restart it begins at 0 again."""
         tokens = self._live.series(SERIES[Counter.GENERATION_TOKENS][0])
         labels = ", ".join(SERVER)
         before = f"sum by ({labels}) (last_over_time({tokens}[{LOOK_BACK}] offset {WINDOW}))"
-        return grafana.annotation(
+        return grafana_dashboard.annotation(
             "Restarts", f"sum by ({labels}) ({tokens})\n<\n{before}", "{{instance}} restarted", NEUTRAL
         )
 
@@ -254,6 +267,9 @@ class _Panels:
 
     def _each(self, name: str) -> Query:
         return Query(self._live.signal(self._signals[name], SERVER), SERVER_LEGEND)
+
+    def _trend(self, name: str, words: Words, scale: Scale, first: str, alarm: float | None = None) -> Any:
+        return grafana.time_series(words, [self._each(name)], scale, first=first, alarm=alarm)
 
     def _speedup_words(self, title: str) -> Words:
         return speedup_words(title, self._cost.c, self._loss)

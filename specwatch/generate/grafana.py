@@ -1,27 +1,19 @@
-"""A thin layer over grafanalib: the panels that specwatch draws, and what makes its output current.
-
-grafanalib 0.7.1 writes the JSON of an older Grafana. Panels are built with it here, from values that say what
-they mean, and ``normalise`` brings the finished dashboard up to the schema that Grafana writes today.
-"""
+"""A thin layer over grafanalib: the panels that specwatch draws, from values that say what they mean."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
 
 from grafanalib import core
-from grafanalib._gen import DashboardEncoder
-
-from specwatch.generate.grafana_schema import normalise
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 """The Prometheus that the reader of the dashboard chooses."""
 
-GRID_WIDTH = 24
-"""Columns of Grafana's grid."""
+NARROW, WIDE = 90, 220
+"""Least widths of a table's columns, in pixels: a short figure, or a long name or heading."""
 
 # Okabe and Ito's palette (Color Universal Design, 2008), which people with any colour vision can tell apart.
 GOOD = "#0072B2"
@@ -95,6 +87,9 @@ def bad_below(value: float) -> Steps:
     return Steps(BAD, ((value, GOOD),))
 
 
+LOWEST, HIGHEST = "lowest", "highest"
+"""Which series a legend begins with: those that want a look."""
+
 PLAIN = Steps(NEUTRAL)
 """No judgement."""
 
@@ -107,6 +102,18 @@ class Column:
     expr: str
     scale: Scale
     steps: Steps | None = None
+    width: int = NARROW
+    """Least width, in pixels."""
+
+
+@dataclass(frozen=True)
+class Name:
+    """A column that says which server a row is: one of the labels, and where its cells lead to."""
+
+    title: str
+    label: str
+    width: int = NARROW
+    link: str | None = None
 
 
 def stat(words: Words, query: Query, scale: Scale, steps: Steps = PLAIN) -> Any:
@@ -131,16 +138,19 @@ def time_series(
     queries: Sequence[Query],
     scale: Scale,
     *,
+    first: str | None = None,
     alarm: float | None = None,
-    colours: Mapping[str, str] | None = None,
+    styles: Mapping[str, Mapping[str, Any]] | None = None,
     shade: str | None = None,
 ) -> Any:
     """Lines over time.
 
-    ``alarm`` draws a dashed line where an alert has its threshold. ``colours`` fixes a colour by series name;
-    without it series keep one colour by name on every panel, or are shades of ``shade``.
+    ``first`` says which series head the legend, those with the LOWEST or the HIGHEST last value. ``alarm`` draws a
+    dashed line where an alert has its threshold. Series keep one colour by name on every panel, or are shades of
+    ``shade``; ``styles`` holds field settings by series name.
     """
     color = {"mode": "shades", "fixedColor": shade} if shade else {"mode": "palette-classic-by-name"}
+    order = {"sortBy": "Last *", "sortDesc": first == HIGHEST} if first else {}
     return core.TimeSeries(
         title=words.title,
         description=words.description,
@@ -155,10 +165,10 @@ def time_series(
         legendCalcs=["lastNotNull", "min", "max"],
         thresholds=Steps(TRANSPARENT, () if alarm is None else ((alarm, BAD),)).build(),
         thresholdsStyleMode="off" if alarm is None else "dashed",
-        overrides=[_override(name, {"color": _fixed(colour)}) for name, colour in (colours or {}).items()],
+        overrides=[_override(name, settings) for name, settings in (styles or {}).items()],
         extraJson={
             "fieldConfig": {"defaults": {**scale.json(), "color": color, "noValue": words.empty}},
-            "options": {"legend": {"showLegend": True}},
+            "options": {"legend": {"showLegend": True, **order}},
         },
     )
 
@@ -178,7 +188,12 @@ def bars(words: Words, query: Query, scale: Scale, colour: str) -> Any:
         thresholds=Steps(colour).build(),
         extraJson={
             "fieldConfig": {"defaults": {"color": {"mode": "thresholds"}, "noValue": words.empty}},
-            "options": {"valueMode": "color", "showUnfilled": True, "namePlacement": "auto"},
+            "options": {
+                "valueMode": "color",
+                "showUnfilled": True,
+                "namePlacement": "auto",
+                "text": {"titleSize": 14, "valueSize": 20},
+            },
         },
     )
 
@@ -208,24 +223,11 @@ def states(words: Words, queries: Sequence[Query], labels: Mapping[float, tuple[
     )
 
 
-def server_table(
-    words: Words,
-    columns: Sequence[Column],
-    names: Mapping[str, str],
-    *,
-    worst_first: str,
-    link: tuple[str, str] | None = None,
-) -> Any:
-    """One row a server: its ``names`` (label to heading), then ``columns``, sorted upwards by ``worst_first``.
-
-    ``link`` is a label and the address that its cells lead to.
-    """
-    values = {f"Value #{letter}": column for letter, column in zip(ascii_uppercase, columns, strict=False)}
-    order = [*names, *values]
-    overrides = [_override(column.title, _cell(column)) for column in columns]
-    if link:
-        label, address = link
-        overrides.append(_override(names[label], {"links": [{"title": "Show this server alone", "url": address}]}))
+def server_table(words: Words, names: Sequence[Name], columns: Sequence[Column], *, worst_first: str) -> Any:
+    """One row a server: its names, then its figures, sorted upwards by the column ``worst_first``."""
+    titles = {name.label: name.title for name in names}
+    # Each query's values arrive under its letter.
+    titles |= {f"Value #{letter}": column.title for letter, column in zip(ascii_uppercase, columns, strict=False)}
     return core.Table(
         title=words.title,
         description=words.description,
@@ -233,16 +235,19 @@ def server_table(
         targets=_targets([Query(column.expr) for column in columns], instant=True),
         filterable=True,
         thresholds=PLAIN.build(),
-        overrides=overrides,
+        overrides=[
+            *(_override(name.title, _name_settings(name)) for name in names),
+            *(_override(column.title, _figure_settings(column)) for column in columns),
+        ],
         sortBy=[core.TableSortByField(displayName=worst_first, desc=False)],
         transformations=[
             {"id": "merge", "options": {}},
             {
                 "id": "organize",
                 "options": {
-                    "excludeByName": {"Time": True, "job": "job" not in names},
-                    "indexByName": {name: index for index, name in enumerate(order)},
-                    "renameByName": {**names, **{name: column.title for name, column in values.items()}},
+                    "excludeByName": {"Time": True},
+                    "indexByName": {field: index for index, field in enumerate(titles)},
+                    "renameByName": titles,
                 },
             },
         ],
@@ -251,110 +256,9 @@ def server_table(
     )
 
 
-def datasource_variable() -> Any:
-    """The choice of the Prometheus to ask."""
-    return core.Template(name="datasource", label="Data source", query="prometheus", type="datasource")
-
-
-def label_variable(label: str, title: str, series: str, value: str | None = None) -> Any:
-    """The choice of values of ``label`` among ``series``, under its name: several or all, ``value`` at first.
-
-    "All" matches what lacks the label too, and stays short however many servers there are.
-    """
-    return core.Template(
-        name=label,
-        label=title,
-        query=f"label_values({series}, {label})",
-        dataSource=DATASOURCE,
-        default=value,
-        multi=True,
-        includeAll=True,
-        allValue=".*",
-        refresh=core.REFRESH_ON_TIME_RANGE_CHANGE,
-    )
-
-
-def annotation(name: str, expr: str, title: str, colour: str) -> dict[str, Any]:
-    """Marks on every panel wherever ``expr`` has a value; ``title`` may use ``{{label}}``."""
-    return {
-        "name": name,
-        "datasource": DATASOURCE,
-        "enable": True,
-        "hide": False,
-        "iconColor": colour,
-        "expr": expr,
-        "step": "60s",
-        "titleFormat": title,
-        "useValueForTime": False,
-    }
-
-
-@dataclass(frozen=True)
-class Line:
-    """Panels side by side, equally wide."""
-
-    height: int
-    panels: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Section:
-    """A titled part of a dashboard."""
-
-    title: str
-    lines: tuple[Line, ...]
-
-
-def arrange(sections: Iterable[Section]) -> list[Any]:
-    """Row headings and panels, placed on the grid from top to bottom."""
-    placed: list[Any] = []
-    y = 0
-    for section in sections:
-        placed.append(core.RowPanel(title=section.title, gridPos=core.GridPos(h=1, w=GRID_WIDTH, x=0, y=y)))
-        y += 1
-        for line in section.lines:
-            width = GRID_WIDTH // len(line.panels)
-            for index, panel in enumerate(line.panels):
-                panel.gridPos = core.GridPos(h=line.height, w=width, x=index * width, y=y)
-            placed.extend(line.panels)
-            y += line.height
-    return placed
-
-
-@dataclass(frozen=True)
-class Dashboard:
-    """A whole dashboard."""
-
-    uid: str
-    title: str
-    description: str
-    tags: tuple[str, ...]
-    variables: tuple[Any, ...]
-    annotations: tuple[Mapping[str, Any], ...]
-    sections: tuple[Section, ...]
-
-    def json(self) -> dict[str, Any]:
-        """The dashboard as current Grafana reads it."""
-        built = core.Dashboard(
-            uid=self.uid,
-            title=self.title,
-            description=self.description,
-            tags=list(self.tags),
-            templating=core.Templating(list=list(self.variables)),
-            annotations=core.Annotations(list=list(self.annotations)),
-            panels=arrange(self.sections),
-            graphTooltip=core.GRAPH_TOOLTIP_MODE_SHARED_CROSSHAIR,
-            editable=False,
-            refresh="30s",
-            time=core.Time("now-3h", "now"),
-            timezone="browser",
-        ).auto_panel_ids()
-        return normalise(json.loads(json.dumps(built, cls=DashboardEncoder)))
-
-
-def text(dashboard: Mapping[str, Any]) -> str:
-    """The file's text: sorted keys and a final newline, so that equal dashboards are equal bytes."""
-    return json.dumps(dashboard, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+def fixed(colour: str) -> dict[str, Any]:
+    """Field settings that give a series this colour."""
+    return {"color": {"mode": "fixed", "fixedColor": colour}}
 
 
 def _targets(queries: Sequence[Query], *, instant: bool = False) -> list[Any]:
@@ -378,10 +282,18 @@ def _override(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cell(column: Column) -> dict[str, Any]:
+def _name_settings(name: Name) -> dict[str, Any]:
+    links = [{"title": "Show this alone", "url": name.link}] if name.link else None
+    return {"custom.minWidth": name.width, "links": links}
+
+
+def _figure_settings(column: Column) -> dict[str, Any]:
     coloured = {"thresholds": column.steps.json(), "custom.cellOptions": {"type": "color-text"}} if column.steps else {}
-    return {**column.scale.json(), **coloured}
+    return {**column.scale.json(), "custom.minWidth": column.width, "mappings": [_NO_FIGURE], **coloured}
 
 
-def _fixed(colour: str) -> dict[str, str]:
-    return {"mode": "fixed", "fixedColor": colour}
+_NO_FIGURE = {
+    "type": "special",
+    "options": {"match": "null+nan", "result": {"text": "–", "color": NEUTRAL, "index": 0}},
+}
+"""An empty cell is a dash, in the colour of no judgement."""

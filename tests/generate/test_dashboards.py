@@ -11,6 +11,7 @@ from specwatch.alerting.catalogue import ALERTS, STATES, WATCHDOGS, alert
 from specwatch.generate import grafana
 from specwatch.generate.dashboards import FILE, PROVISIONING, UID, Settings, dashboard_files, speculation
 from specwatch.generate.files import differing
+from specwatch.generate.grafana_dashboard import GRID_WIDTH
 from specwatch.signals.catalogue import signals
 from specwatch.signals.speedup import given
 from specwatch.vllm.metrics import GAUGES, POSITION_SERIES, SERIES
@@ -100,7 +101,7 @@ def test_every_panel_and_row_has_an_id_of_its_own():
 
 def test_no_two_panels_overlap_and_none_leaves_the_grid():
     places = [panel["gridPos"] for panel in DASHBOARD["panels"]]
-    assert all(place["x"] >= 0 and place["x"] + place["w"] <= grafana.GRID_WIDTH for place in places)
+    assert all(place["x"] >= 0 and place["x"] + place["w"] <= GRID_WIDTH for place in places)
     for a, b in combinations(places, 2):
         beside = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
         below = a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"]

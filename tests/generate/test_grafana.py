@@ -3,21 +3,17 @@ from __future__ import annotations
 import pytest
 
 from specwatch.generate import grafana
-from specwatch.generate.grafana import BAD, GOOD, Column, Line, Query, Scale, Section, Steps, Words
+from specwatch.generate.grafana import BAD, GOOD, Column, Name, Query, Scale, Steps, Words
+from specwatch.generate.grafana_dashboard import Dashboard, Line, Section
 
 WORDS = Words("Is it so?", "It is. Look.", "Nothing to see")
 UP = Query("up", "{{instance}}")
 TOKENS = Scale("suffix:tokens", low=1.0, decimals=2)
 
 
-def built(*panels, variables=(), annotations=()):
-    """The JSON of a dashboard of these panels, one below the other."""
-    sections = (Section("Part", tuple(Line(4, (panel,)) for panel in panels)),)
-    return grafana.Dashboard("u", "t", "d", (), variables, annotations, sections).json()
-
-
 def only(panel):
-    return built(panel)["panels"][1]
+    """The JSON of the only panel of a dashboard."""
+    return Dashboard("u", "t", "d", (), (), (), (Section("Part", (Line(4, (panel,)),)),)).json()["panels"][1]
 
 
 @pytest.mark.parametrize(
@@ -27,7 +23,7 @@ def only(panel):
         grafana.time_series(WORDS, [UP], TOKENS),
         grafana.bars(WORDS, UP, TOKENS, GOOD),
         grafana.states(WORDS, [UP], {1.0: ("up", GOOD)}),
-        grafana.server_table(WORDS, [Column("Up", "up", TOKENS)], {"instance": "Server"}, worst_first="Up"),
+        grafana.server_table(WORDS, [Name("Server", "instance")], [Column("Up", "up", TOKENS)], worst_first="Up"),
     ],
     ids=["stat", "time_series", "bars", "states", "server_table"],
 )
@@ -66,7 +62,7 @@ def test_series_keep_their_colour_by_name_are_shades_or_have_one_given():
     assert by_name["fieldConfig"]["defaults"]["color"] == {"mode": "palette-classic-by-name"}
     shades = only(grafana.time_series(WORDS, [UP], TOKENS, shade=GOOD))
     assert shades["fieldConfig"]["defaults"]["color"] == {"mode": "shades", "fixedColor": GOOD}
-    given = only(grafana.time_series(WORDS, [UP], TOKENS, colours={"wasted": BAD}))
+    given = only(grafana.time_series(WORDS, [UP], TOKENS, styles={"wasted": grafana.fixed(BAD)}))
     assert given["fieldConfig"]["overrides"] == [
         {
             "matcher": {"id": "byName", "options": "wasted"},
@@ -91,9 +87,8 @@ def test_several_queries_get_letters_in_their_order():
 
 def test_a_table_asks_once_and_names_its_columns():
     columns = [Column("Up", "up", TOKENS), Column("Share", "share", grafana.SHARE, grafana.bad_below(0.5))]
-    drawn = only(
-        grafana.server_table(WORDS, columns, {"instance": "Server"}, worst_first="Share", link=("instance", "/d/x"))
-    )
+    names = [Name("Server", "instance", link="/d/x")]
+    drawn = only(grafana.server_table(WORDS, names, columns, worst_first="Share"))
     assert [(target["format"], target["instant"], target["range"]) for target in drawn["targets"]] == [
         ("table", True, False)
     ] * 2
@@ -103,8 +98,24 @@ def test_a_table_asks_once_and_names_its_columns():
     overrides = {entry["matcher"]["options"]: entry["properties"] for entry in drawn["fieldConfig"]["overrides"]}
     assert {"id": "unit", "value": "percentunit"} in overrides["Share"]
     assert {"id": "custom.cellOptions", "value": {"type": "color-text"}} in overrides["Share"]
-    assert [entry["id"] for entry in overrides["Up"]] == ["unit", "min", "decimals"]
-    assert overrides["Server"][0]["value"][0]["url"] == "/d/x"
+    assert "custom.cellOptions" not in [entry["id"] for entry in overrides["Up"]]
+    (link,) = [entry["value"][0] for entry in overrides["Server"] if entry["id"] == "links"]
+    assert link["url"] == "/d/x"
+
+
+def test_a_cell_without_a_figure_is_a_dash_and_no_judgement():
+    column = Column("Share", "share", grafana.SHARE, grafana.bad_below(0.5))
+    drawn = only(grafana.server_table(WORDS, [Name("Server", "instance")], [column], worst_first="Share"))
+    properties = {entry["id"]: entry["value"] for entry in drawn["fieldConfig"]["overrides"][1]["properties"]}
+    (mapping,) = properties["mappings"]
+    assert mapping["options"]["match"] == "null+nan"
+    assert mapping["options"]["result"] == {"text": "–", "color": grafana.NEUTRAL, "index": 0}
+
+
+@pytest.mark.parametrize(("first", "descending"), [(grafana.LOWEST, False), (grafana.HIGHEST, True)])
+def test_a_legend_begins_with_what_wants_a_look(first, descending):
+    legend = only(grafana.time_series(WORDS, [UP], TOKENS, first=first))["options"]["legend"]
+    assert (legend["sortBy"], legend["sortDesc"]) == ("Last *", descending)
 
 
 def test_a_lane_has_a_word_and_a_colour_for_each_value():
@@ -114,26 +125,3 @@ def test_a_lane_has_a_word_and_a_colour_for_each_value():
         "1": {"text": "ticket", "color": grafana.WARN, "index": 0},
         "2": {"text": "page", "color": BAD, "index": 1},
     }
-
-
-def test_panels_of_a_line_stand_side_by_side_below_their_heading():
-    def panel():
-        return grafana.stat(WORDS, UP, TOKENS)
-
-    sections = [Section("One", (Line(5, (panel(), panel())),)), Section("Two", (Line(7, (panel(),)),))]
-    places = [(item.gridPos.x, item.gridPos.y, item.gridPos.w, item.gridPos.h) for item in grafana.arrange(sections)]
-    assert places == [(0, 0, 24, 1), (0, 1, 12, 5), (12, 1, 12, 5), (0, 6, 24, 1), (0, 7, 24, 7)]
-
-
-def test_a_variable_lists_the_values_of_its_label():
-    variable = grafana.label_variable("instance", "Server", "up")
-    (drawn,) = built(variables=(variable,))["templating"]["list"]
-    assert (drawn["name"], drawn["label"], drawn["query"]["query"]) == (
-        "instance",
-        "Server",
-        "label_values(up, instance)",
-    )
-
-
-def test_the_text_is_readable_as_it_is():
-    assert grafana.text({"b": "×", "a": 1}) == '{\n  "a": 1,\n  "b": "×"\n}\n'
