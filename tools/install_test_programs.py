@@ -7,8 +7,9 @@ Exit code 0: all are there and run; 1: some are missing (what to do is printed).
 
 Debian's Prometheus and Alertmanager packages start system services when they are installed. The tests want
 the binaries only, so the packages are downloaded with apt and unpacked under .cache/services, which needs no
-root as long as apt has its package lists. Chromium needs dozens of libraries, so it is really installed, by
-root. Programs on the PATH serve as well as those unpacked here.
+root as long as apt has its package lists. Two things need root: Debian's Alertmanager reads its templates
+from /usr/share/prometheus wherever it is itself, so they are copied there; Chromium needs dozens of libraries,
+so it is really installed. Programs on the PATH serve as well as those unpacked here.
 """
 
 from __future__ import annotations
@@ -36,12 +37,23 @@ class Program:
     packages: tuple[str, ...]
     unpacked: bool = True
     """Whether its package works when it is unpacked in a folder of ours; otherwise it must be installed."""
+    reads: tuple[Path, ...] = ()
+    """Files of its package that it looks for in the system, even when it is unpacked in a folder of ours."""
 
 
 PROMETHEUS = Program("Prometheus", ("prometheus",), ("prometheus",))
 # From Debian 13 on, promtool has a package of its own.
 PROMTOOL = Program("promtool", ("promtool",), ("prometheus", "promtool"))
-ALERTMANAGER = Program("Alertmanager", ("prometheus-alertmanager", "alertmanager"), ("prometheus-alertmanager",))
+ALERTMANAGER = Program(
+    "Alertmanager",
+    ("prometheus-alertmanager", "alertmanager"),
+    ("prometheus-alertmanager",),
+    # Debian takes the templates out of the binary, and without them the server refuses every configuration.
+    reads=(
+        Path("/usr/share/prometheus/alertmanager/default.tmpl"),
+        Path("/usr/share/prometheus/alertmanager/email.tmpl"),
+    ),
+)
 AMTOOL = Program("amtool", ("amtool",), ("prometheus-alertmanager", "amtool"))
 CHROMIUM = Program("Chromium", ("chromium", "chromium-browser", "google-chrome"), ("chromium",), unpacked=False)
 PROGRAMS = (PROMETHEUS, PROMTOOL, ALERTMANAGER, AMTOOL, CHROMIUM)
@@ -49,9 +61,19 @@ PROGRAMS = (PROMETHEUS, PROMTOOL, ALERTMANAGER, AMTOOL, CHROMIUM)
 
 def find(program: Program) -> Path | None:
     """The program's path, unpacked here or else on the PATH; None where neither holds one that runs."""
-    here = [SERVICES / "usr" / "bin" / command for command in program.commands]
+    here = [] if lacking(program) else [SERVICES / "usr" / "bin" / command for command in program.commands]
     elsewhere = [Path(path) for path in map(shutil.which, program.commands) if path]
     return next((path for path in (*here, *elsewhere) if runs(path)), None)
+
+
+def lacking(program: Program) -> list[Path]:
+    """Files that the program reads, that were unpacked with it, and that are not where it reads them."""
+    return [path for path in program.reads if not path.is_file() and unpacked_copy(path).is_file()]
+
+
+def unpacked_copy(path: Path) -> Path:
+    """Where a file of the system is when its package is unpacked here."""
+    return SERVICES / path.relative_to("/")
 
 
 def runs(path: Path) -> bool:
@@ -93,15 +115,24 @@ def bring(program: Program) -> None:
         try:
             if program.unpacked:
                 unpack(package, SERVICES)
+                put_where_read(program)
             else:
                 install(package)
         except (OSError, subprocess.CalledProcessError) as problem:
             print(f"{program.name}: {problem}", file=sys.stderr, flush=True)
 
 
+def put_where_read(program: Program) -> None:
+    """Copy unpacked files to the places where the program looks for them; those that are there are left alone."""
+    for path in lacking(program):
+        print(f"{program.name}: writing {path}, which it reads", flush=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(unpacked_copy(path), path)
+
+
 def fetchable(program: Program, *, root: bool) -> bool:
-    """Whether this user can bring the program: unpacking needs apt alone, installing needs root too."""
-    return shutil.which("apt-get") is not None and (program.unpacked or root)
+    """Whether this user can bring the program: to unpack takes apt alone, to write into the system root too."""
+    return shutil.which("apt-get") is not None and (root or (program.unpacked and not lacking(program)))
 
 
 def bring_all(programs: Sequence[Program], *, root: bool) -> list[Program]:
@@ -132,6 +163,8 @@ def remedy(missing: Sequence[Program]) -> str:
     installed = sorted({program.packages[0] for program in missing if not program.unpacked})
     if installed:
         lines.append(f"    apt-get install --no-install-recommends {' '.join(installed)}")
+    if any(lacking(program) for program in missing):
+        lines.append(f"    {sys.executable} {Path(__file__).resolve()}")
     return "\n".join([*lines, "then run this again."])
 
 

@@ -118,3 +118,41 @@ def test_listing_fetches_nothing(machine, monkeypatch):
     fetched = fake_apt(monkeypatch, {})
     assert installer.main(["--list"]) == 1
     assert fetched == []
+
+
+def package_with_a_file(monkeypatch, path: Path) -> installer.Program:
+    """A program whose package has a file that it reads in the system."""
+
+    def unpack(package: str, into: Path) -> None:
+        program(into / "usr" / "bin" / "reader")
+        copy = into / path.relative_to("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text("template")
+
+    monkeypatch.setattr(installer, "unpack", unpack)
+    return installer.Program("Reader", ("reader",), ("reader",), reads=(path,))
+
+
+def test_root_puts_a_file_where_the_unpacked_program_reads_it(machine, monkeypatch, tmp_path):
+    path = tmp_path / "system" / "default.tmpl"
+    reader = package_with_a_file(monkeypatch, path)
+    assert installer.bring_all([reader], root=True) == []
+    assert path.read_text() == "template"
+
+
+def test_a_file_that_is_there_is_not_overwritten(machine, monkeypatch, tmp_path):
+    path = tmp_path / "default.tmpl"
+    path.write_text("the system's own")
+    assert installer.bring_all([package_with_a_file(monkeypatch, path)], root=False) == []
+    assert path.read_text() == "the system's own"
+
+
+def test_who_may_not_write_the_file_is_told_what_root_must_run(machine, monkeypatch, tmp_path, capsys):
+    path = tmp_path / "file-in-the-way" / "default.tmpl"
+    path.parent.touch()
+    reader = package_with_a_file(monkeypatch, path)
+    monkeypatch.setattr(installer, "PROGRAMS", (reader,))
+    monkeypatch.setattr(installer.os, "geteuid", lambda: 1000)
+    assert installer.main([]) == 1
+    assert "install_test_programs.py\nthen run this again" in capsys.readouterr().err
+    assert installer.bring_all([reader], root=False) == [reader]
