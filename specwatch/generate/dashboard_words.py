@@ -35,8 +35,8 @@ def speedup_words(title: str, draft_cost: float, loss: float) -> Words:
 
 SERVERS = Words(
     "Which servers gain least?",
-    "Every server now, the smallest estimated speedup first; a click on a server shows it alone. A dash means too "
-    "few drafts to say, not zero.",
+    "Every server now: those that draft too little to say, marked by a dash, then from the smallest estimated speedup "
+    "upwards. A click on a server shows it alone.",
     NO_SERVER,
 )
 

@@ -158,9 +158,9 @@ class _Panels:
         """Every server in a table, and what is firing."""
         link = f"/d/{UID}?${{__url_time_range}}&${{datasource:queryparam}}&var-instance=${{__value.raw}}"
         names = (
-            grafana.Name("Server", "instance", WIDE, link),
-            grafana.Name("Model", "model_name", WIDE),
-            grafana.Name("Job", "job"),
+            grafana.Name("Server", "instance", link=link),
+            grafana.Name("Model", "model_name"),
+            grafana.Name("Job", "job", NARROW),
         )
         table = grafana.server_table(SERVERS, names, self._columns(), worst_first=SPEEDUP)
         return Section("Where is it worst, and what is firing?", (Line(9, (table,)), Line(6, (self._alerts(),))))

@@ -12,8 +12,8 @@ from grafanalib import core
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 """The Prometheus that the reader of the dashboard chooses."""
 
-NARROW, WIDE = 90, 220
-"""Least widths of a table's columns, in pixels: a short figure, or a long name or heading."""
+NARROW, WIDE = 115, 215
+"""Widths of a table's columns, in pixels: for a figure with its unit, and for a long heading."""
 
 # Okabe and Ito's palette (Color Universal Design, 2008), which people with any colour vision can tell apart.
 GOOD = "#0072B2"
@@ -103,7 +103,6 @@ class Column:
     scale: Scale
     steps: Steps | None = None
     width: int = NARROW
-    """Least width, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,8 @@ class Name:
 
     title: str
     label: str
-    width: int = NARROW
+    width: int | None = None
+    """None: it shares what the others leave."""
     link: str | None = None
 
 
@@ -284,12 +284,12 @@ def _override(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
 
 def _name_settings(name: Name) -> dict[str, Any]:
     links = [{"title": "Show this alone", "url": name.link}] if name.link else None
-    return {"custom.minWidth": name.width, "links": links}
+    return {"custom.width": name.width, "links": links}
 
 
 def _figure_settings(column: Column) -> dict[str, Any]:
     coloured = {"thresholds": column.steps.json(), "custom.cellOptions": {"type": "color-text"}} if column.steps else {}
-    return {**column.scale.json(), "custom.minWidth": column.width, "mappings": [_NO_FIGURE], **coloured}
+    return {**column.scale.json(), "custom.width": column.width, "mappings": [_NO_FIGURE], **coloured}
 
 
 _NO_FIGURE = {
