@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,16 +13,8 @@ from typing import Any
 
 import aiohttp
 
+from tests.support.daemon import POLL_SECONDS, daemon
 from tests.support.services import prometheus_binary
-
-READY_SECONDS = 30.0
-"""Longest that Prometheus may take to start; it needs about one on an idle machine."""
-
-POLL_SECONDS = 0.2
-"""How often a test asks whether something has come true."""
-
-STARTS = 3
-"""Attempts to start: a port that was free may be taken by another test before Prometheus listens on it."""
 
 
 @dataclass(frozen=True)
@@ -74,59 +65,24 @@ class Prometheus:
 
 
 @asynccontextmanager
-async def prometheus(folder: Path, config: Mapping[str, Any], rules: Sequence[Any] = ()) -> AsyncIterator[Prometheus]:
-    """Prometheus with this configuration and these rule groups, its data under ``folder``."""
+async def prometheus(
+    folder: Path, config: Mapping[str, Any], rules: Sequence[Any] = (), flags: Sequence[str] = ()
+) -> AsyncIterator[Prometheus]:
+    """Prometheus with this configuration and, beside its own, these rule groups; its data under ``folder``."""
     rules_file = folder / "rules.json"
     rules_file.write_text(json.dumps({"groups": list(rules)}))
+    rule_files = [*config.get("rule_files", ()), str(rules_file)]
     config_file = folder / "prometheus.json"
-    config_file.write_text(json.dumps({**config, "rule_files": [str(rules_file)]}))
-    async with aiohttp.ClientSession() as session:
-        process, url = await _started(folder, config_file, session)
-        try:
-            yield Prometheus(url, session)
-        finally:
-            process.terminate()
-            await process.wait()
+    config_file.write_text(json.dumps({**config, "rule_files": rule_files}))
 
+    def command(port: int) -> Sequence[str | Path]:
+        return [
+            prometheus_binary(),
+            f"--config.file={config_file}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            *flags,
+        ]
 
-async def _started(
-    folder: Path, config_file: Path, session: aiohttp.ClientSession
-) -> tuple[asyncio.subprocess.Process, str]:
-    log = folder / "prometheus.log"
-    for _ in range(STARTS):
-        port = _free_port()
-        with log.open("ab") as output:
-            process = await asyncio.create_subprocess_exec(
-                prometheus_binary(),
-                f"--config.file={config_file}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-                stdout=output,
-                stderr=output,
-            )
-        url = f"http://127.0.0.1:{port}"
-        if await _is_ready(process, url, session):
-            return process, url
-    raise AssertionError(f"Prometheus did not start:\n{log.read_text()[-2000:]}")
-
-
-async def _is_ready(process: asyncio.subprocess.Process, url: str, session: aiohttp.ClientSession) -> bool:
-    for _ in range(math.ceil(READY_SECONDS / POLL_SECONDS)):
-        if process.returncode is not None:
-            return False
-        try:
-            async with session.get(f"{url}/-/ready") as response:
-                if response.status == 200:
-                    return True
-        except aiohttp.ClientError:
-            pass
-        await asyncio.sleep(POLL_SECONDS)
-    process.terminate()
-    await process.wait()
-    return False
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
+    async with aiohttp.ClientSession() as session, daemon(command, folder / "prometheus.log") as url:
+        yield Prometheus(url, session)
