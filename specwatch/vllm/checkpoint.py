@@ -40,5 +40,8 @@ def _weights(file: Path) -> int:
         (length,) = struct.unpack("<Q", stream.read(8))
         if length > HEADER_LIMIT:
             raise ValueError(f"{file}: header of {length} bytes")
-        header = json.loads(stream.read(length))
+        text = stream.read(length)
+    if len(text) < length:
+        raise ValueError(f"{file}: cut off in its header")
+    header = json.loads(text)
     return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
