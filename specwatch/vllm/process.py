@@ -29,8 +29,9 @@ _PROGRESS_INTERVAL = 10.0
 """Seconds between two lines of progress."""
 _IDLE_SECONDS = 60.0
 """Seconds between two looks at a healthy server when no signal arrives; its end sends one."""
-STOP_GRACE = 30.0
-"""Seconds that vLLM has to end after a start that took too long."""
+START_STOP_GRACE = 10.0
+"""Seconds that vLLM has to end before it serves, when it has nothing to finish: 0.32 loses a SIGTERM that comes
+while it loads, and goes on to serve."""
 LEFTOVER_GRACE = 5.0
 """Seconds that engines and workers have to end after their server did."""
 SIDECAR_GRACE = 5.0
@@ -88,6 +89,7 @@ class _Supervisor:
     sidecar: subprocess.Popen[bytes] | None = None
     sidecar_reported: bool = False
     stop_requests: int = 0
+    stop_asked: float = 0.0
     started: float = field(default_factory=time.monotonic)
 
     def run(self) -> int:
@@ -133,22 +135,28 @@ class _Supervisor:
             return True
         next_progress = _PROGRESS_INTERVAL
         while server.poll() is None:
-            if not self.stop_requests and place.healthy(_HEALTH_TIMEOUT):
+            if self.stop_requests:
+                self._stop_before_ready(server)
+            elif place.healthy(_HEALTH_TIMEOUT):
                 self.say(f"vLLM is ready at {place.url} after {self._seconds():.0f} s")
                 return True
-            waited = self._seconds()
-            if waited > self.launch.ready_timeout:
+            elif self._seconds() > self.launch.ready_timeout:
                 self._give_up(server, place)
-            if waited >= next_progress:
+            elif self._seconds() >= next_progress:
                 next_progress += _PROGRESS_INTERVAL
-                limit = self.launch.ready_timeout
-                self.say(f"waiting for {place.url}/health: {waited:.0f} s of at most {limit:.0f} s")
+                limit = f"{self._seconds():.0f} s of at most {self.launch.ready_timeout:g} s"
+                self.say(f"waiting for {place.url}/health: {limit}")
             self._take_signal(_HEALTH_INTERVAL)
         return False
 
+    def _stop_before_ready(self, server: subprocess.Popen[bytes]) -> None:
+        if time.monotonic() - self.stop_asked > START_STOP_GRACE:
+            self.say("vLLM was not serving yet and did not end by itself: killing it")
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
     def _give_up(self, server: subprocess.Popen[bytes], place: Endpoint) -> None:
-        server.terminate()
-        _end(server, STOP_GRACE)
+        _end(server, START_STOP_GRACE)
         raise SpecwatchError(
             f"vLLM did not answer at {place.url}/health within {self.launch.ready_timeout:g} s and was stopped. "
             "Its log above shows how far it came; a large model on a slow disk needs a longer --ready-timeout."
@@ -170,6 +178,7 @@ class _Supervisor:
             return
         self.stop_requests += 1
         if self.stop_requests == 1:
+            self.stop_asked = time.monotonic()
             self.say(f"{number.name}: passed on to vLLM, which ends by itself; a second signal kills it")
             self.server.send_signal(signal.SIGINT if number is signal.SIGINT else signal.SIGTERM)
         else:
