@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -40,45 +41,71 @@ class SidecarConfig(BaseModel):
 Config = TypeVar("Config", bound=BaseModel)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches ``host``: ``localhost``, or an address such as 127.0.0.1 or ::1."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; InputError names the file and the line for anything else."""
     try:
-        if path.stat().st_size > LARGEST_FILE:
+        with path.open("rb") as file:
+            raw = file.read(LARGEST_FILE + 1)
+        if len(raw) > LARGEST_FILE:
             raise InputError(f"{path}: larger than {LARGEST_FILE // 1024} KiB; this is no configuration file")
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(raw.decode("utf-8"))
     except OSError as problem:
-        raise InputError(f"{path}: {problem.strerror}") from None
+        raise InputError(f"{path}: {(problem.strerror or str(problem)).lower()}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path}: not a text file") from None
-    except yaml.YAMLError as problem:
+        raise InputError(f"{path}: not a text file in UTF-8") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as problem:
         mark = getattr(problem, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
-        raise InputError(f"{path}{where}: not valid YAML: {getattr(problem, 'problem', problem)}") from None
+        raise InputError(f"{path}{where}: not valid YAML: {_yaml_problem(problem)}") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
         raise InputError(f"{path}: expected keys and values, found a {type(content).__name__}")
-    return content
+    return {str(key): value for key, value in content.items()}
+
+
+def _yaml_problem(problem: Exception) -> str:
+    """What is wrong, in one line."""
+    if isinstance(problem, yaml.reader.ReaderError):
+        return f"it holds the character U+{problem.character:04X}, which YAML does not allow"
+    if isinstance(problem, RecursionError):
+        return "it is nested too deeply"
+    return getattr(problem, "problem", None) or str(problem)
 
 
 def load(model: type[Config], file: Path | None, flags: Mapping[str, Any]) -> Config:
     """Merge a file with flags (flags win; None and empty ones count as not given) and validate.
 
-    InputError lists every bad entry, each with the key and, for an unknown key, the nearest known one.
+    InputError lists every bad entry, each with its key, the file where it stands there and, for an unknown key, the
+    nearest known one.
     """
     entries = read_yaml(file) if file else {}
     given = {key: value for key, value in flags.items() if value is not None and value != ()}
     try:
         return model.model_validate({**entries, **given})
     except ValidationError as problem:
-        lines = [_describe(error, model) for error in problem.errors()]
-        where = f"{file} or the command line" if file else "the command line"
-        raise InputError("\n  ".join([f"{where}: {len(lines)} entries cannot be used", *lines])) from None
+        lines = [_describe(error, model, file, given) for error in problem.errors()]
+        many = "1 entry" if len(lines) == 1 else f"{len(lines)} entries"
+        raise InputError("\n  ".join([f"{many} of the configuration cannot be used:", *lines])) from None
 
 
-def _describe(error: Any, model: type[BaseModel]) -> str:
+def _describe(error: Any, model: type[BaseModel], file: Path | None, given: Mapping[str, Any]) -> str:
     key = ".".join(str(part) for part in error["loc"])
+    if not key:
+        return str(error["msg"])
+    where = f"{key} in {file}" if file and error["loc"][0] not in given else key
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(key, model.model_fields, n=1)
-        return f"{key}: unknown" + (f"; did you mean {near[0]}?" if near else "")
-    return f"{key}: {error['msg']}, got {str(error['input'])[:60]!r}"
+        return f"{where}: unknown" + (f"; did you mean {near[0]}?" if near else "")
+    # YAML has lists, whatever Python makes of them.
+    message = "Input should be a list" if error["type"] == "tuple_type" else error["msg"]
+    got = error["input"]
+    return f"{where}: {message}" + (f", got {str(got)[:60]!r}" if isinstance(got, str | int | float) else "")

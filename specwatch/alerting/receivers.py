@@ -6,7 +6,6 @@ line, and are in no log line, no error and no ``repr``.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import stat
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 
 from specwatch.alerting import pagerduty, slack
 from specwatch.alerting.notification import Notification
+from specwatch.config import is_loopback
 from specwatch.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Receiver:
     @property
     def is_local(self) -> bool:
         """Whether messages stay on this machine."""
-        return _is_loopback(urlsplit(self.url.reveal()).hostname or "")
+        return is_loopback(urlsplit(self.url.reveal()).hostname or "")
 
     def redact(self, text: str) -> str:
         """The text without this receiver's secrets."""
@@ -136,12 +136,5 @@ def _check_url(url: str, where: str, what: str) -> None:
         usable = False
     if not usable or not url.isascii() or not url.isprintable() or " " in url or len(url) > LARGEST_SECRET:
         raise InputError(f"{where}: expected {what}")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         log.warning("%s: messages and their secret leave this machine unencrypted; use https", where)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
