@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from specwatch.alerting.catalogue import Alert, Severity
+from specwatch.generate import alert_files
+from specwatch.generate.alertmanager import configuration, inhibitions, receiver_name, templates
+from specwatch.generate.files import write_all
+from specwatch.generate.rules_config import RULES, Audience, RulesConfig
+from tests.support.programs import run
+from tests.support.services import amtool
+
+DEFAULT = RulesConfig()
+
+each_alert = pytest.mark.parametrize("entry", RULES, ids=lambda entry: entry.name)
+
+
+def receiver(severity: Severity, config: RulesConfig) -> dict[str, Any]:
+    found: dict[str, Any] = next(
+        entry for entry in configuration(config)["receivers"] if entry["name"] == receiver_name(severity)
+    )
+    return found
+
+
+def strings(document: Any) -> list[str]:
+    """Every text in a document."""
+    if isinstance(document, str):
+        return [document]
+    parts = document.values() if isinstance(document, dict) else document if isinstance(document, list) else []
+    return [text for part in parts for text in strings(part)]
+
+
+def test_the_file_holds_the_configuration_as_it_is():
+    text = alert_files.alert_files(DEFAULT)[alert_files.ALERTMANAGER]
+    assert yaml.safe_load(text) == configuration(DEFAULT)
+
+
+def test_the_file_says_which_secrets_are_read_from_where():
+    text = alert_files.alert_files(RulesConfig(slack_url_file="/run/slack"))[alert_files.ALERTMANAGER]
+    assert "#   /run/slack: the address of the Slack webhook\n" in text
+    assert "#   /etc/alertmanager/secrets/pagerduty-key: the integration key" in text
+
+
+def test_secrets_stay_in_files():
+    keys = set(re.findall(r"^\s*-? ?(\w+):", yaml.safe_dump(configuration(DEFAULT)), flags=re.MULTILINE))
+    assert {"api_url_file", "routing_key_file"} <= keys
+    assert not keys & {"api_url", "routing_key", "service_key", "slack_api_url"}
+
+
+def test_a_page_is_critical_and_a_ticket_a_warning_and_both_reach_slack():
+    for severity, urgency in ((Severity.PAGE, "critical"), (Severity.TICKET, "warning")):
+        found = receiver(severity, DEFAULT)
+        assert [entry["severity"] for entry in found["pagerduty_configs"]] == [urgency]
+        assert len(found["slack_configs"]) == 1
+
+
+@pytest.mark.parametrize("audience", [Audience.PAGE, Audience.TICKET, Audience.NONE])
+def test_channels_are_kept_to_their_audience(audience: Audience):
+    for severity in Severity:
+        included = audience.includes(severity)
+        assert ("pagerduty_configs" in receiver(severity, RulesConfig(pagerduty_for=audience))) == included
+        assert ("slack_configs" in receiver(severity, RulesConfig(slack_for=audience))) == included
+
+
+def test_secrets_of_a_channel_that_nobody_uses_are_not_asked_for():
+    text = alert_files.alert_files(RulesConfig(slack_for=Audience.NONE))[alert_files.ALERTMANAGER]
+    assert "slack" not in text.replace("# Chosen: slack_for", "").lower()
+
+
+def test_both_channels_hear_that_an_alert_is_over():
+    for severity in Severity:
+        for channel in ("pagerduty_configs", "slack_configs"):
+            assert all(entry["send_resolved"] for entry in receiver(severity, DEFAULT)[channel])
+
+
+def test_channel_and_address_are_written_where_they_are_chosen():
+    chosen = RulesConfig(slack_channel="#llm", pagerduty_url="https://events.eu.pagerduty.com/v2/enqueue")
+    assert receiver(Severity.PAGE, chosen)["slack_configs"][0]["channel"] == "#llm"
+    assert receiver(Severity.PAGE, chosen)["pagerduty_configs"][0]["url"] == chosen.pagerduty_url
+    assert "channel" not in receiver(Severity.PAGE, DEFAULT)["slack_configs"][0]
+    assert "url" not in receiver(Severity.PAGE, DEFAULT)["pagerduty_configs"][0]
+
+
+def test_servers_of_one_model_come_in_one_message():
+    assert configuration(DEFAULT)["route"]["group_by"] == ["alertname", "job", "model_name"]
+
+
+def test_an_unknown_severity_still_reaches_somebody():
+    assert configuration(DEFAULT)["route"]["receiver"] == receiver_name(Severity.TICKET)
+
+
+def test_every_duration_is_scaled():
+    def durations(config: RulesConfig) -> list[str]:
+        route = configuration(config)["route"]
+        own = [route[key] for key in ("group_wait", "group_interval", "repeat_interval")]
+        return [*own, *(child["repeat_interval"] for child in route["routes"])]
+
+    assert durations(DEFAULT) == ["30s", "5m", "1d", "4h", "1d"]
+    assert durations(RulesConfig(time_scale=0.01)) == ["300ms", "3s", "864s", "144s", "864s"]
+
+
+def test_every_inhibition_says_which_labels_must_agree_and_names_alerts_that_exist():
+    names = {entry.name for entry in RULES}
+    for rule in inhibitions():
+        assert "instance" in rule["equal"]
+        for matcher in (*rule["source_matchers"], *rule["target_matchers"]):
+            assert set(matcher.split('"')[1].split("|")) <= names
+
+
+def test_every_text_that_is_used_is_defined_and_every_one_defined_is_used():
+    defined = set(re.findall(r'define "([\w.]+)"', templates()))
+    used = set(re.findall(r'template "([\w.]+)"', templates() + " ".join(strings(configuration(DEFAULT)))))
+    assert used == defined
+
+
+def test_texts_are_cut_below_the_thousand_that_go_accepts_in_a_repetition():
+    repetitions = [int(number) for number in re.findall(r"\{(?:\d+,)?(\d+)\}", templates())]
+    assert repetitions
+    assert max(repetitions) <= 1000
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    write_all(tmp_path, alert_files.alert_files(DEFAULT))
+    return tmp_path / alert_files.ALERTMANAGER
+
+
+@pytest.mark.services
+@pytest.mark.parametrize(
+    "config",
+    [
+        DEFAULT,
+        RulesConfig(time_scale=0.013),
+        RulesConfig(slack_for=Audience.NONE),
+        RulesConfig(pagerduty_for=Audience.PAGE, slack_channel="#a b", pagerduty_url="http://127.0.0.1:1/v2/enqueue"),
+        RulesConfig(slack_url_file='/run/a "b" ü: c', pagerduty_key_file="relative"),
+    ],
+    ids=["as it comes", "rehearsed", "PagerDuty alone", "other channels", "hard paths"],
+)
+def test_amtool_accepts_the_configuration_and_its_templates(config: RulesConfig, tmp_path: Path):
+    write_all(tmp_path, alert_files.alert_files(config))
+    said = run([amtool(), "check-config", tmp_path / alert_files.ALERTMANAGER]).stdout
+    assert "2 receivers" in said
+    assert "1 templates" in said
+
+
+@pytest.mark.services
+@each_alert
+def test_every_alert_is_routed_by_its_severity(entry: Alert, written: Path):
+    labels = [f"alertname={entry.name}", f"severity={entry.severity.value}", "job=vllm", "instance=a:8000"]
+    expected = f"--verify.receivers={receiver_name(entry.severity)}"
+    run([amtool(), "config", "routes", "test", f"--config.file={written}", expected, *labels])
+
+
+@pytest.mark.services
+def test_an_alert_without_a_severity_is_routed_to_the_tickets(written: Path):
+    expected = f"--verify.receivers={receiver_name(Severity.TICKET)}"
+    run([amtool(), "config", "routes", "test", f"--config.file={written}", expected, "alertname=Other"])
