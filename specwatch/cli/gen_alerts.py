@@ -76,11 +76,15 @@ def command(output: Path, check: bool, config_file: Path | None, **flags: Any) -
 
 
 def _merged(flags: dict[str, Any], config_file: Path | None) -> dict[str, Any]:
-    """The flags, with those of the form NAME=VALUE added to what the file has under the same key."""
+    """The flags, with those of the form NAME=VALUE added to what the file has under the same key.
+
+    Where the file has something else than a mapping there, the flag is left out, so that the file is refused.
+    """
+    in_file = read_yaml(config_file) if config_file else {}
     merged = dict(flags)
     for key in ("target_labels", "thresholds", "severities"):
-        of_file = read_yaml(config_file).get(key) if config_file and flags[key] else None
-        merged[key] = {**(of_file or {}), **flags[key]} or None
+        before = in_file.get(key, {})
+        merged[key] = {**before, **flags[key]} if flags[key] and isinstance(before, dict) else None
     return merged
 
 
