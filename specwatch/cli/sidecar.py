@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from pathlib import Path
 from typing import Any
 
 import click
 
-from specwatch.config import SidecarConfig, load
+from specwatch.config import SidecarConfig, is_loopback, load
 from specwatch.errors import InputError
 
 
@@ -40,24 +39,32 @@ from specwatch.errors import InputError
 @click.option(
     "--time-scale", type=float, help="Multiplies every duration of alerts and drift: rehearsals only.  [default: 1]"
 )
-@click.option("--config", "file", type=click.Path(path_type=Path), help="YAML file with these options; flags win.")
-def command(file: Path | None, **flags: Any) -> None:
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="YAML file whose keys are these, with underscores.",
+)
+def command(config: Path | None, **flags: Any) -> None:
     """Scrape vLLM servers, derive what speculation is worth on each, and serve it.
 
     Signals go to /metrics (Prometheus), /api/v1/signals (JSON) and / (a page). With a Slack webhook or a PagerDuty
     key the sidecar also evaluates the alerts and delivers them, for places without a Prometheus.
-    """
-    from specwatch.sidecar.run import run
 
-    config = load(SidecarConfig, file, flags)
-    host, port = split_address(config.listen)
-    if not _is_loopback(host) and not config.insecure:
+    Every option may also be an environment variable, SPECWATCH_SIDECAR_ and its name: SPECWATCH_SIDECAR_DRAFT_COST,
+    or SPECWATCH_SIDECAR_TARGET with spaces between the targets. Options win over variables, both over the file.
+    """
+    settings = load(SidecarConfig, config, flags)
+    host, port = split_address(settings.listen)
+    if not is_loopback(host) and not settings.insecure:
         raise InputError(
-            f"--listen {config.listen} can be reached from other machines, and nothing asks who reads. Keep it on "
+            f"--listen {settings.listen} can be reached from other machines, and nothing asks who reads. Keep it on "
             "127.0.0.1, put an authenticating proxy before it, or say --insecure."
         )
+    from specwatch.sidecar.run import run
+
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    run(config, host, port)
+    run(settings, host, port)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -66,10 +73,3 @@ def split_address(address: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > 65535:
         raise InputError(f"--listen {address!r}: write it as HOST:PORT, for instance 127.0.0.1:9108")
     return host.strip("[]"), int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

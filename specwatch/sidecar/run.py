@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
+import signal
 import socket
+from types import FrameType
 
 import uvicorn
 
@@ -18,6 +23,8 @@ from specwatch.sidecar.service import Service, ServiceSettings
 from specwatch.sidecar.watch import WatchSettings
 from specwatch.signals.speedup import ASSUMED, DraftCost, from_parameter_counts, given
 from specwatch.vllm.launch_record import LaunchRecord, read
+
+log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 15
 """Longest a stop waits for answers under way and messages still to deliver."""
@@ -39,13 +46,31 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
         settings=ServiceSettings(interval=config.interval, limits=Limits(seconds=config.timeout)),
         listener=alerts.judge,
     )
-    listener = _listen(host, port)
     app = create_app(service, alerts, local_only=not config.insecure)
     server = uvicorn.Server(
-        uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS)
+        # Its own logging would differ from the rest in form; None leaves the program's as it is.
+        uvicorn.Config(
+            app, log_config=None, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS
+        )
     )
-    with listener:
+    with _listen(host, port) as listener:
+        _end_by_signals(server)
+        log.info("serving %s: a page, /metrics and /api/v1/signals, of %s", _url(listener), _how_many(len(targets)))
         server.run(sockets=[listener])
+
+
+def _end_by_signals(server: uvicorn.Server) -> None:
+    """Let SIGINT and SIGTERM be a usual way to end, with code 0.
+
+    uvicorn ends in order at either, and then raises the signal anew for whoever handled it before: nobody, by which
+    the process would still end as one that was killed.
+    """
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
 
 
 def watch_settings(config: SidecarConfig, record: LaunchRecord | None) -> WatchSettings:
@@ -69,7 +94,22 @@ def _listen(host: str, port: int) -> socket.socket:
     """A bound socket, so that a taken port is one message instead of a traceback out of the server."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as problem:
-        raise SpecwatchError(
-            f"cannot listen on {host}:{port}: {problem.strerror}. Is another sidecar running? Choose with --listen."
-        ) from None
+    except (OSError, UnicodeError) as problem:
+        raise SpecwatchError(f"cannot listen on {host}:{port}: {_why(problem)}. Choose with --listen.") from None
+
+
+def _why(problem: Exception) -> str:
+    """The system's own words in place of Python's, which repeat the address; names are resolved to no errno."""
+    number = problem.errno or 0 if isinstance(problem, OSError) else 0
+    if number == errno.EADDRINUSE:
+        return "something listens there already, perhaps another sidecar"
+    return os.strerror(number).lower() if number > 0 else "no such host name"
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _how_many(targets: int) -> str:
+    return "1 server" if targets == 1 else f"{targets} servers"
