@@ -93,18 +93,35 @@ class Service:
         began = time.monotonic()
         before = watch.error
         try:
-            snapshot = await scrape(session, watch.target, self.settings.limits)
-            if before is not None or watch.release is None:
-                watch.release = await server_release(session, watch.target)
-            watch.observe(self.clock.now(), snapshot)
+            await self._observe(session, watch)
         except ScrapeError as problem:
-            tally.failures += 1
             watch.failed(str(problem))
+        except Exception as problem:
+            # A page that trips over a defect of ours must not end the watch over this target, nor over any other.
+            watch.failed(f"specwatch itself failed at this page ({type(problem).__name__})")
+            if watch.error != before:
+                log.exception("%r: a defect of specwatch", watch.target.name)
+        tally.failures += watch.error is not None
         tally.scrapes += 1
         tally.seconds += time.monotonic() - began
         _report_change(watch, before)
-        if self._listener:
+        await self._tell_listener(watch)
+
+    async def _observe(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
+        snapshot = await scrape(session, watch.target, self.settings.limits)
+        # The page is of this moment, however long the question about the release takes.
+        at = self.clock.now()
+        if watch.error is not None or watch.release is None:
+            watch.release = await server_release(session, watch.target)
+        watch.observe(at, snapshot)
+
+    async def _tell_listener(self, watch: TargetWatch) -> None:
+        if self._listener is None:
+            return
+        try:
             await self._listener(watch, self.clock.now())
+        except Exception:
+            log.exception("%r: a defect of specwatch in judging it", watch.target.name)
 
 
 def _phase(name: str) -> float:
