@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import PurePath
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import PlainTextResponse
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from specwatch import __version__
+from specwatch.config import is_loopback
 from specwatch.sidecar import exporter
 from specwatch.sidecar.alerts import AlertBook, AlertsView
 from specwatch.sidecar.service import Service
@@ -41,9 +42,6 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-
-LOCAL_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
-"""Host headers accepted on loopback: a page of another site that resolves to 127.0.0.1 reads nothing."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class History:
 
 
 def create_app(service: Service, alerts: AlertBook, local_only: bool = True) -> FastAPI:
-    """The application; it runs the service while it is up."""
+    """The application; it runs the service while it is up. ``local_only`` answers to loopback addresses alone."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -96,11 +94,26 @@ def create_app(service: Service, alerts: AlertBook, local_only: bool = True) -> 
         openapi_url="/api/v1/openapi.json",
     )
     if local_only:
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_HOSTS)
+        app.middleware("http")(_from_this_machine)
     app.middleware("http")(_with_security_headers)
     _add_api(app, service, alerts)
     _add_plain_routes(app, service, alerts)
     return app
+
+
+async def _from_this_machine(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Refuse a Host header that is no loopback address: a site whose name resolves to 127.0.0.1 reads nothing."""
+    if not is_loopback(_host(request.headers.get("host", ""))):
+        return PlainTextResponse("this sidecar is to be asked for by a loopback address\n", 400)
+    return await proceed(request)
+
+
+def _host(header: str) -> str:
+    """The host in a Host header, without its port."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
 
 
 async def _with_security_headers(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
