@@ -126,7 +126,7 @@ function acrossMark({ text }, height) {
 
 function alongMark({ text }, share) {
   const x = along(share);
-  const isLate = share > 0.6;
+  const isLate = share > 0.3;
   return [
     s("line", { class: "moment", x1: x, x2: x, y1: "0", y2: "100%" }),
     s("text", { class: isLate ? "moment-text before" : "moment-text", x, y: "100%", dx: isLate ? -5 : 5, dy: -6 }, text),
