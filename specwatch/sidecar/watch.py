@@ -191,7 +191,7 @@ class TargetWatch:
             error=self._error,
             last_scrape=self._last_scrape,
             release=self.release,
-            dialect=snapshot.dialect if snapshot else None,
+            dialect=self._dialect(snapshot) if snapshot else None,
             model_name=snapshot.model_name if snapshot else None,
             engines=len(self._engines),
             k=self._k(),
@@ -229,6 +229,11 @@ class TargetWatch:
             regime=(len(pooled.accepted_per_position), self._settings.method, self.release),
         )
 
+    def _dialect(self, snapshot: Snapshot) -> Dialect:
+        """With --disable-log-stats vLLM's page holds no series of its own; /version still tells that it is vLLM."""
+        silent = snapshot.dialect is Dialect.NOT_VLLM and self.release is not None
+        return Dialect.NO_STATS if silent else snapshot.dialect
+
     def _k(self) -> int | None:
         """K as configured, or as the page shows it: it has one series a draft position."""
         if self._settings.k is not None or self._snapshot is None:
@@ -251,7 +256,7 @@ class TargetWatch:
             return (Finding("waiting", Level.NOTICE, "Waiting for the first scrape."),)
         return diagnose(
             Evidence(
-                dialect=self._snapshot.dialect,
+                dialect=self._dialect(self._snapshot),
                 values=values,
                 engines=len(self._engines),
                 cost=self._settings.cost,

@@ -98,6 +98,12 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     return (*problems, *(f for f in found if f.level is not Level.PROBLEM)) or (_healthy(evidence),)
 
 
+def _one_scrape(evidence: Evidence) -> Finding | None:
+    if evidence.number("generation_throughput") is not None or evidence.number("acceptance_rate") is not None:
+        return None
+    return Finding("one-scrape", Level.NOTICE, "Nothing to judge yet: rates need two scrapes of one run of the server.")
+
+
 def _no_traffic(evidence: Evidence) -> Finding | None:
     generated = evidence.number("generation_throughput")
     if generated is None or generated > 0:
@@ -215,6 +221,7 @@ _CHECKS: tuple[Callable[[Evidence], Finding | None], ...] = (
     _drifted,
     _not_drafting,
     _low_acceptance,
+    _one_scrape,
     _no_traffic,
     _too_little,
     _v0,

@@ -5,7 +5,7 @@ import pytest
 from specwatch.collect.targets import Target
 from specwatch.sidecar.watch import TargetWatch, WatchSettings
 from specwatch.signals.drift import DriftSettings
-from specwatch.vllm.metrics import read_page
+from specwatch.vllm.metrics import Dialect, read_page
 from tests.support.pages import page, page_text
 
 TARGET = Target("gpu-1", "http://gpu-1:8000/metrics")
@@ -23,6 +23,21 @@ def test_before_the_first_scrape_nothing_is_claimed():
     assert (view.up, view.dialect, view.k) == (None, None, None)
     assert view.windows["1m"].values["acceptance_rate"] is None
     assert [f.code for f in view.findings] == ["waiting"]
+
+
+def test_after_the_first_scrape_nothing_is_called_healthy():
+    view = watch_of("vllm-0.32.0-v1-draft_model-json").view(now=0)
+    assert [f.code for f in view.findings] == ["one-scrape"]
+
+
+def test_a_vllm_without_statistics_is_told_from_another_server_by_its_version():
+    watch = TargetWatch(TARGET)
+    watch.observe(0, read_page("# TYPE python_info gauge\npython_info 1\n"))
+    assert [f.code for f in watch.view(0).findings] == ["not-vllm"]
+    watch.release = "0.32.0"
+    view = watch.view(0)
+    assert (view.dialect, view.speculation_configured) == (Dialect.NO_STATS, None)
+    assert "--disable-log-stats" in view.findings[0].text
 
 
 def test_the_window_speaks_of_now_and_not_of_the_servers_life():

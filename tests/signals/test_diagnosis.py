@@ -34,6 +34,12 @@ def test_a_page_without_speculation_is_explained(dialect: Dialect, code: str):
     assert codes(dialect) == [code]
 
 
+def test_after_one_scrape_nothing_is_claimed():
+    nothing = {"generation_throughput": None, "acceptance_rate": None, "estimated_speedup": None}
+    findings = diagnose(Evidence(Dialect.V1, nothing))
+    assert [(f.code, f.level) for f in findings] == [("one-scrape", Level.NOTICE)]
+
+
 def test_no_traffic_is_no_problem_and_no_judgement():
     findings = diagnose(Evidence(Dialect.V1, {"generation_throughput": 0.0}))
     assert [(f.code, f.level) for f in findings] == [("no-traffic", Level.NOTICE)]
