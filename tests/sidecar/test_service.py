@@ -4,13 +4,24 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from specwatch.collect.scraper import Limits
+from specwatch.collect.scraper import Limits, scrape
 from specwatch.collect.targets import parse
-from specwatch.sidecar.service import Service, ServiceSettings
+from specwatch.sidecar.service import Clock, Service, ServiceSettings
 from tests.support.http import answering, serving, text_page
 from tests.support.pages import page_text
 
 PAGE = page_text("vllm-0.32.0-v1-draft_model-es")
+
+
+class StoppedClock(Clock):
+    """Shows what ``at`` says."""
+
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self.at
 
 
 async def run_until(service: Service, condition: Callable[[], bool | None], most: float = 20.0) -> None:
@@ -69,3 +80,46 @@ async def test_a_target_that_comes_back_is_said_to_answer_again(caplog):
         broken = False
         await run_until(service, lambda: service.watches["t"].up)
     assert [record.getMessage() for record in caplog.records][-1] == "'t': answers again"
+
+
+async def test_a_page_that_specwatch_itself_trips_over_costs_one_target_its_scrapes_and_no_other(caplog, monkeypatch):
+    async def scrape_or_trip(session, target, limits):
+        if target.name == "odd":
+            raise ZeroDivisionError
+        return await scrape(session, target, limits)
+
+    monkeypatch.setattr("specwatch.sidecar.service.scrape", scrape_or_trip)
+    async with serving({"/metrics": text_page(PAGE)}) as url:
+        service = Service([parse(f"odd={url}"), parse(f"good={url}")], settings=ServiceSettings(interval=0.05))
+        await run_until(service, lambda: min(tally.scrapes for tally in service.tallies.values()) >= 3)
+    odd, good = service.views()
+    assert (odd.up, good.up) == (False, True)
+    assert "specwatch itself failed at this page (ZeroDivisionError)" in odd.findings[0].text
+    assert service.tallies["odd"].failures == service.tallies["odd"].scrapes
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+
+
+async def test_a_listener_that_fails_ends_no_watch(caplog):
+    async def listener(watch, at):
+        raise ZeroDivisionError
+
+    async with serving({"/metrics": text_page(PAGE)}) as url:
+        service = Service([parse(f"t={url}")], settings=ServiceSettings(interval=0.05), listener=listener)
+        await run_until(service, lambda: service.tallies["t"].scrapes >= 3)
+    assert service.watches["t"].up
+    assert service.tallies["t"].failures == 0
+    assert "a defect of specwatch" in caplog.text
+
+
+async def test_a_page_is_of_the_moment_it_arrived_however_slowly_the_release_is_told():
+    clock = StoppedClock()
+
+    async def version(request):
+        clock.at += 2.0
+        return await text_page('{"version": "0.32.0"}')(request)
+
+    async with serving({"/metrics": text_page(PAGE), "/version": version}) as url:
+        service = Service([parse(f"t={url}")], clock=clock)
+        await run_until(service, lambda: service.watches["t"].up)
+    view = service.views()[0]
+    assert (view.last_scrape, view.release) == (100.0, "0.32.0")
