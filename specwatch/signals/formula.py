@@ -6,6 +6,7 @@ dividing; ratios are never averaged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -37,8 +38,13 @@ class Ratio:
     def over(self, engines: Sequence[Increments]) -> float | None:
         """The value over these engines, or None without enough to say.
 
-        Engines that do not export one of the counters are left out of both sums.
+        Engines that do not export one of the counters are left out of both sums. What is no finite number (counters
+        of a hostile page may hold anything) has no value either.
         """
+        value = self._quotient(engines)
+        return value if value is not None and math.isfinite(value) else None
+
+    def _quotient(self, engines: Sequence[Increments]) -> float | None:
         needed = {*self.numerator, *self.denominator, *self.at_least}
         members = [engine for engine in engines if needed <= engine.counts.keys()]
         if any(_pooled({counter: 1.0}, members) < least for counter, least in self.at_least.items()):
@@ -71,7 +77,8 @@ class PerPosition:
         drafts = _pooled({Counter.DRAFTS: 1.0}, members)
         if drafts < max(self.at_least, 1.0):
             return None
-        return sum(m.accepted_per_position[position] for m in members) / drafts
+        rate = sum(m.accepted_per_position[position] for m in members) / drafts
+        return rate if math.isfinite(rate) else None
 
 
 def conditional_rates(per_position: Sequence[float | None]) -> tuple[float | None, ...]:

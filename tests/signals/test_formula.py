@@ -121,3 +121,13 @@ def test_conditional_rates_tell_where_acceptance_breaks():
     assert conditional_rates((0.8, 0.4, 0.4)) == pytest.approx((0.8, 0.5, 1.0))
     assert conditional_rates((0.0, 0.0)) == (0.0, None)
     assert conditional_rates((None, 0.5)) == (None, None)
+
+
+@pytest.mark.parametrize("count", [float("inf"), float("nan")])
+def test_what_is_no_finite_number_has_no_value(count: float):
+    values = evaluate(signals(), [counts(count, count, count, (count, count))] * 2)
+    known = {value for value in values.values() if not isinstance(value, tuple)}
+    assert {float("inf"), float("-inf")}.isdisjoint(known)
+    assert all(value == value for value in known)
+    assert values["draft_throughput"] is None
+    assert values["position_acceptance"] == (None, None)
