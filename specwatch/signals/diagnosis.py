@@ -95,7 +95,8 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
         return (UNREADABLE[evidence.dialect],)
     found = [finding for check in _CHECKS if (finding := check(evidence))]
     problems = [finding for finding in found if finding.level is Level.PROBLEM]
-    return (*problems, *(f for f in found if f.level is not Level.PROBLEM)) or (_healthy(evidence),)
+    notices = [finding for finding in found if finding.level is not Level.PROBLEM]
+    return (*(problems or _healthy(evidence)), *notices)
 
 
 def _one_scrape(evidence: Evidence) -> Finding | None:
@@ -232,7 +233,10 @@ _CHECKS: tuple[Callable[[Evidence], Finding | None], ...] = (
 """In order of weight."""
 
 
-def _healthy(evidence: Evidence) -> Finding:
+def _healthy(evidence: Evidence) -> list[Finding]:
+    """That all is well, where there is something to say so by."""
+    if evidence.number("acceptance_rate") is None:
+        return []
     speedup = evidence.number("estimated_speedup")
     gain = "" if speedup is None else f": an estimated {speedup:.2f} times the plain speed at most"
-    return Finding("healthy", Level.OK, f"Speculation fits this traffic{gain}.")
+    return [Finding("healthy", Level.OK, f"Speculation fits this traffic{gain}.")]

@@ -58,7 +58,7 @@ def test_a_schedule_that_turned_drafting_off_is_named():
 
 
 def test_partly_drafted_traffic_gets_a_word():
-    assert codes(**HEALTHY | {"draft_coverage": 0.4}) == ["partly-drafted"]
+    assert codes(**HEALTHY | {"draft_coverage": 0.4}) == ["healthy", "partly-drafted"]
 
 
 def test_too_few_drafts_are_said_to_be_too_few():
@@ -70,6 +70,11 @@ def test_problems_come_before_notices():
         Evidence(Dialect.V1, {"generation_throughput": 9.0, **HEALTHY, "acceptance_rate": 0.4}, engines=4)
     )
     assert [f.code for f in findings] == ["acceptance-low", "several-engines"]
+
+
+def test_a_healthy_server_of_several_engines_is_called_healthy_first():
+    findings = diagnose(Evidence(Dialect.V1, {"generation_throughput": 9.0, **HEALTHY}, engines=4))
+    assert [f.code for f in findings] == ["healthy", "several-engines"]
 
 
 def test_drift_tells_what_was_normal_and_what_is_now():
@@ -84,4 +89,4 @@ def test_drift_tells_what_was_normal_and_what_is_now():
 
 def test_the_old_engine_is_told_what_it_cannot_tell():
     assert "v0-engine" in codes(Dialect.V0)
-    assert "no-drafts-counter" in codes(Dialect.V1_MIN, acceptance_rate=0.9)
+    assert codes(Dialect.V1_MIN, acceptance_rate=0.9) == ["healthy", "no-drafts-counter"]
