@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import click
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 from specwatch.cli import check_report
 from specwatch.collect.scraper import ScrapeError, http_session, scrape, server_release
@@ -22,6 +23,8 @@ from specwatch.signals.speedup import ASSUMED, given
 
 EXIT_PROBLEM = 1
 EXIT_NO_PAGE = 3
+EXIT_INTERRUPTED = 130
+"""As shells have it after Ctrl-C: 1 would claim that something is wrong with the server."""
 
 SCRAPE_EVERY = 0.5
 """Seconds between scrapes: the first figures stand after one of them, and a page costs a server milliseconds."""
@@ -61,11 +64,14 @@ def command(url: str, duration: float, as_json: bool, k: int | None, draft_cost:
         headline=duration,
     )
     console = Console(highlight=False)
-    view = asyncio.run(_follow(target, settings, duration, console if console.is_terminal and not as_json else None))
+    try:
+        view = asyncio.run(_follow(target, settings, duration, None if as_json else console))
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
     if as_json:
         click.echo(json.dumps(check_report.as_json(view), indent=2))
     elif not console.is_terminal:
-        console.print(check_report.report(view), soft_wrap=True)
+        console.print(check_report.report(view))
     sys.exit(_exit_code(view))
 
 
@@ -77,10 +83,11 @@ def _target(url: str) -> Target:
 
 
 async def _follow(target: Target, settings: WatchSettings, duration: float, screen: Console | None) -> TargetView:
-    """The view after ``duration`` seconds, or at the first failure; with a screen, shown as it grows."""
-    if screen is None:
+    """The view after ``duration`` seconds, or at the first failure; on a terminal, shown as it grows."""
+    if screen is None or not screen.is_terminal:
         return [view async for view in _views(target, settings, duration)][-1]
-    with Live(console=screen, auto_refresh=False) as live:
+    with Live(Text(f"asking {target.url} …", style="dim"), console=screen, auto_refresh=False) as live:
+        live.refresh()
         async for view in _views(target, settings, duration):
             live.update(check_report.report(view), refresh=True)
     return view

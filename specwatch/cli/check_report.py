@@ -10,25 +10,34 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from specwatch.alerting.text import clean, cut
 from specwatch.sidecar.watch import TargetView
 from specwatch.signals.catalogue import Value
 from specwatch.signals.diagnosis import Level
-from specwatch.signals.speedup import band
+from specwatch.signals.speedup import ASSUMED, band
 
 MARKS = {Level.OK: ("✓", "green"), Level.NOTICE: ("•", "cyan"), Level.PROBLEM: ("✗", "red")}
 """How findings are marked; the sign carries the meaning, the colour only repeats it."""
 
+LONGEST_WORD = 100
+"""Characters of a name that are shown: a page may hold any, and the figures are to stay in sight."""
+
+LONGEST_SENTENCE = 500
+"""Characters of a finding that are shown; it may quote the page."""
+
 
 def report(view: TargetView) -> Group:
     """The report for people."""
-    window = view.headline
-    parts: list[Any] = [_headline(view)]
+    parts: list[Any] = [Text(_safe(view.target.server), style="bold")]
+    facts = _facts(view)
+    if facts:
+        parts.append(Text(" · ".join(facts)))
     rows = _rows(view)
     if rows:
-        parts += [Text(_window_line(view, window.seconds), style="dim"), Padding(_table(rows), (1, 0, 1, 2))]
-    for finding in view.findings:
-        sign, colour = MARKS[finding.level]
-        parts.append(Text.assemble((f"{sign} ", colour), finding.text))
+        parts += [Text(), Text(_window_line(view), style="dim"), Padding(_table(rows), (0, 0, 0, 2))]
+    parts += [Text(), _findings(view)]
+    if isinstance(view.headline.values["estimated_speedup"], float):
+        parts += [Text(), Text(_draft_cost(view), style="dim")]
     return Group(*parts)
 
 
@@ -52,34 +61,44 @@ def as_json(view: TargetView) -> dict[str, Any]:
     }
 
 
-def _headline(view: TargetView) -> Text:
-    words = [view.target.server]
-    if view.release:
-        words.append(f"vLLM {view.release}")
-    if view.dialect:
-        words.append(f"dialect {view.dialect.value}")
-    if view.model_name:
-        words.append(view.model_name)
-    if view.k:
-        words.append(f"K = {view.k}")
-    if view.engines > 1:
-        words.append(f"{view.engines} engines")
-    return Text(" · ".join(words), style="bold")
+def _safe(text: str) -> str:
+    """A text from the server's page, fit for a terminal."""
+    return cut(clean(text), LONGEST_WORD)
 
 
-def _window_line(view: TargetView, seconds: float | None) -> str:
-    if seconds is None:
-        return "averages since the server started" if view.since_start else "waiting for a second scrape"
-    return f"over the last {seconds:.1f} s"
+def _facts(view: TargetView) -> list[str]:
+    facts = [
+        f"vLLM {view.release}" if view.release else "",
+        f"dialect {view.dialect.value}" if view.dialect else "",
+        _safe(view.model_name or ""),
+        f"K = {view.k}" if view.k else "",
+        f"{view.engines} engines" if view.engines > 1 else "",
+    ]
+    return [fact for fact in facts if fact]
+
+
+def _window_line(view: TargetView) -> str:
+    seconds = view.headline.seconds
+    return "since the server started" if seconds is None else f"over the last {seconds:.1f} s"
 
 
 def _table(rows: list[tuple[str, str, str]]) -> Table:
     table = Table.grid(padding=(0, 2))
-    table.add_column()
-    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True, style="bold")
     table.add_column(style="dim")
     for row in rows:
         table.add_row(*row)
+    return table
+
+
+def _findings(view: TargetView) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for finding in view.findings:
+        sign, colour = MARKS[finding.level]
+        table.add_row(Text(sign, style=colour), Text(cut(clean(finding.text), LONGEST_SENTENCE)))
     return table
 
 
@@ -90,8 +109,8 @@ def _rows(view: TargetView) -> list[tuple[str, str, str]]:
         ("acceptance length", _show(values["acceptance_length"], "{:.2f}"), "tokens a drafted step, bonus included"),
         ("mean K", _show(values["draft_length"], "{:.2f}"), "draft tokens a draft"),
         ("coverage", _show(values["draft_coverage"], "{:.0%}"), "of decode steps were drafted"),
-        ("speedup, estimated", _show(values["estimated_speedup"], "≤ {:.2f} ×"), _speedup_note(view)),
-        ("generating", _show(values["generation_throughput"], "{:.0f}"), "tokens a second"),
+        ("estimated speedup", _show(values["estimated_speedup"], "≤ {:.2f} ×"), _stray(values["estimated_speedup"])),
+        ("throughput", _show(values["generation_throughput"], "{:.0f}"), "tokens generated a second"),
         ("mean TPOT", _show(values["tpot"], "{:.2f} ms", 1000), "of the requests that ended"),
         ("batch size", _show(values["running_requests"], "{:.1f}"), "requests running, on average"),
     ]
@@ -111,9 +130,13 @@ def _positions(value: Value) -> str:
     return "by position " + " ".join(f"{rate:.0%}" for rate in known) if known else ""
 
 
-def _speedup_note(view: TargetView) -> str:
-    speedup = view.headline.values["estimated_speedup"]
+def _stray(speedup: Value) -> str:
     if not isinstance(speedup, float):
         return ""
     low, high = band(speedup)
-    return f"published measurements stray to {low:.2f}–{high:.2f}; {view.cost.source}"
+    return f"published measurements stray to {low:.2f}–{high:.2f} ×"
+
+
+def _draft_cost(view: TargetView) -> str:
+    remedy = "; --draft-cost sets it" if view.cost == ASSUMED else ""
+    return f"Draft cost, {view.cost.source}{remedy}."
