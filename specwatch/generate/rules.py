@@ -111,7 +111,8 @@ def _drift(config: RulesConfig, sidecar: str) -> str:
     The sidecar calls a target by host and port, as Prometheus does, unless it was given another name.
     """
     of_server = f'label_replace(specwatch_drift_score{{{sidecar}}}, "instance", "$1", "target", "(.+)")'
-    of_job = f'label_replace(\n    {of_server},\n    "job", {quoted(config.vllm_job)}, "", ""\n  )'
+    job = quoted(config.vllm_job.replace("$", "$$"))  # a lone $ would name a group of the pattern
+    of_job = f'label_replace(\n    {of_server},\n    "job", {job}, "", ""\n  )'
     return f"max by ({', '.join(Level.INSTANCE.labels)}) (\n  {of_job}\n)"
 
 

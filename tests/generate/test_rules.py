@@ -215,7 +215,7 @@ CHOICES = {
     "rehearsed": RulesConfig(time_scale=0.05),
     "a small fraction of a second": RulesConfig(time_scale=0.013, interval=25.0, rate_window=120.0),
     "an hour's window": RulesConfig(rate_window=3600.0, interval=60.0),
-    "hard names": RulesConfig(vllm_job='a "b" \\ ü', specwatch_job="s'w", target_labels={"namespace": 'pro"d'}),
+    "hard names": RulesConfig(vllm_job='a "b" \\ ü $1', specwatch_job="s'w", target_labels={"namespace": 'pro"d'}),
     "other thresholds": RulesConfig(
         draft_cost=0.001,
         thresholds={
