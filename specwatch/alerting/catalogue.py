@@ -151,7 +151,7 @@ ALERTS: tuple[Alert, ...] = (
         summary="Speculation is configured but idle on {target}",
         description=(
             "{target} ({model}) generates, and only {value} of its decode steps are drafted. A dynamic schedule "
-            "at K = 0, a batch above its limit, or requests that cannot be speculated (min_p, logit_bias) do this. "
+            "at K = 0, a batch above its limit, or requests that this release does not speculate do this. "
             "If it is meant to be so, raise the schedule's limit or serve without a draft and keep its memory."
         ),
     ),
