@@ -18,6 +18,9 @@ from specwatch.errors import SpecwatchError
 STOP_SECONDS = 40.0
 """Longest a process may take to end before it is killed: a launcher waits 30 s for vLLM itself."""
 
+HURRIED_SECONDS = 10.0
+"""The same for somebody who asks twice: a launcher kills vLLM at the second SIGTERM, and ends within seconds."""
+
 LOG_TAIL = 15
 """Lines of the log that are shown when a process ends too early."""
 
@@ -62,7 +65,10 @@ class Child:
 async def running(
     what: str, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Child]:
-    """Run a command; at the end SIGTERM, and SIGKILL to its whole session when it does not end in STOP_SECONDS."""
+    """Run a command; at the end SIGTERM, and SIGKILL to its whole session when it does not end in STOP_SECONDS.
+
+    Being cancelled while it waits for that end sends SIGTERM once more, and waits HURRIED_SECONDS only.
+    """
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -80,13 +86,23 @@ async def running(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
+    try:
+        await _terminate(process, STOP_SECONDS)
+    except asyncio.CancelledError:
+        await _terminate(process, HURRIED_SECONDS)
+        raise
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+async def _terminate(process: asyncio.subprocess.Process, seconds: float) -> None:
+    """SIGTERM, and so many seconds for the process to end."""
     if process.returncode is None:
         process.send_signal(signal.SIGTERM)
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(process.wait(), STOP_SECONDS)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+            await asyncio.wait_for(process.wait(), seconds)
 
 
 def free_port(preferred: int = 0) -> int:

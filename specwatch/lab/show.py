@@ -140,20 +140,26 @@ class Show:
         while True:
             look = await self._look(since)
             elapsed = loop.time() - began
-            self.watcher(scene, elapsed, look)
-            if scene.seen(look):
-                return
+            if look is not None:
+                self.watcher(scene, elapsed, look)
+                if scene.seen(look):
+                    return
             if elapsed > scene.at_most:
+                blind = "" if look else f", and the sidecar at {self.stage.page} does not answer"
                 raise SpecwatchError(
-                    f"“{scene.title}” did not show what it should within {scene.at_most:.0f} s; "
+                    f"“{scene.title}” did not show what it should within {scene.at_most:g} s{blind}; "
                     f"the log is {self.stage.child.log}"
                 )
             await asyncio.sleep(LOOK_EVERY)
 
-    async def _look(self, since: float) -> Look:
+    async def _look(self, since: float) -> Look | None:
+        """What can be seen now; None when the sidecar gives no answer, which it may the next time."""
         if (reason := self.stage.child.died()) is not None:
             raise SpecwatchError(reason)
-        signals, alerts = await asyncio.gather(self._get("signals"), self._get("alerts"))
+        try:
+            signals, alerts = await asyncio.gather(self._get("signals"), self._get("alerts"))
+        except (aiohttp.ClientError, asyncio.TimeoutError):
+            return None
         messages = sorted((*self.sink.slack, *self.sink.pagerduty), key=lambda message: message.at)
         # Messages of an earlier scene are not what this one waits for.
         return Look(signals["targets"], alerts["alerts"], tuple(m for m in messages if m.at >= since))
