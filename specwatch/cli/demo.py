@@ -33,27 +33,32 @@ def command(simulated: bool, once: bool) -> None:
     """
     folder = default_cache() / "demo"
     folder.mkdir(parents=True, exist_ok=True)
-    with screen(Console()) as shown:
+    console = Console()
+    ending = "The demonstration is over; nothing is left running."
+    with screen(console) as shown:
         try:
             asyncio.run(_cancelled_by_signals(shown, folder, simulated, once))
         except asyncio.CancelledError:
-            shown.say("Stopped; nothing is left running.")
-        else:
-            shown.say("The demonstration is over; nothing is left running.")
+            ending = "Stopped; nothing is left running."
+    console.print(ending, highlight=False)
 
 
 async def _cancelled_by_signals(shown: Screen, folder: Path, simulated: bool, once: bool) -> None:
-    """Play; SIGINT and SIGTERM cancel, so that everything started is ended in order."""
+    """Play; SIGINT and SIGTERM cancel, so that everything started is ended in order. A second one hurries that."""
     playing = asyncio.create_task(_play(shown, folder, simulated, once))
+
+    def stop() -> None:
+        shown.say("Stopping what was started. Ctrl-C again hurries it.")
+        playing.cancel()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, playing.cancel)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     await playing
 
 
 async def _play(shown: Screen, folder: Path, simulated: bool, once: bool) -> None:
     async with Sink() as sink, _stage(shown, folder, sink, simulated) as on:
-        end = "ends by itself" if once else "plays on until Ctrl-C"
-        shown.say(f"page {on.page}/ · metrics {on.page}/metrics · servers {' '.join(on.servers)} · {end}")
+        shown.pin([f"page {on.page}/ · metrics {on.page}/metrics", f"servers {' '.join(on.servers)}"])
         show = Show(on, sink, shown.watch)
         await show.play()
         while not once:
@@ -63,7 +68,9 @@ async def _play(shown: Screen, folder: Path, simulated: bool, once: bool) -> Non
 @asynccontextmanager
 async def _stage(shown: Screen, folder: Path, sink: Sink, simulated: bool) -> AsyncIterator[Stage]:
     if simulated:
-        shown.say("Three simulated vLLM servers, a minute and a half; the sidecar's five minutes last fifteen seconds.")
+        shown.say(
+            "Three simulated vLLM servers, for a minute and a half. The sidecar's five minutes last fifteen seconds."
+        )
         async with stage.simulated(folder, sink, shown.waiting) as on:
             yield on
         return
