@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+from specwatch.errors import SpecwatchError
 from specwatch.lab import stage
 from specwatch.lab.models import default_cache
 from specwatch.lab.prepare import prepare
@@ -31,8 +32,7 @@ def command(simulated: bool, once: bool) -> None:
     estimated speedup fall, drift is raised, the 60 % alert fires, and a local stand-in for Slack and PagerDuty shows
     what it received. Everything listens on 127.0.0.1; nothing is left running.
     """
-    folder = default_cache() / "demo"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _folder()
     console = Console()
     ending = "The demonstration is over; nothing is left running."
     with screen(console) as shown:
@@ -43,15 +43,27 @@ def command(simulated: bool, once: bool) -> None:
     console.print(ending, highlight=False)
 
 
+def _folder() -> Path:
+    """Where the demonstration keeps its logs and the sidecar's configuration."""
+    folder = default_cache() / "demo"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        words = (problem.strerror or str(problem)).lower()
+        raise SpecwatchError(f"{folder}: {words}. Name a folder to write into with SPECWATCH_CACHE.") from None
+    return folder
+
+
 async def _cancelled_by_signals(shown: Screen, folder: Path, simulated: bool, once: bool) -> None:
-    """Play; SIGINT and SIGTERM cancel, so that everything started is ended in order. A second one hurries that."""
+    """Play; a signal cancels, so that everything started is ended in order. A second one hurries that."""
     playing = asyncio.create_task(_play(shown, folder, simulated, once))
 
     def stop() -> None:
-        shown.say("Stopping what was started. Ctrl-C again hurries it.")
         playing.cancel()
+        with suppress(OSError):  # the terminal may be what has gone
+            shown.say("Stopping what was started. Ctrl-C again hurries it.")
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     await playing
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import aiohttp
 
 from specwatch.errors import SpecwatchError
+from specwatch.vllm.descendants import end_with_parent
 
 STOP_SECONDS = 40.0
 """Longest a process may take to end before it is killed: a launcher waits 30 s for vLLM itself."""
@@ -78,6 +79,8 @@ async def running(
             env={**os.environ, **(environment or {})},
             # A session of its own: Ctrl-C in the terminal reaches it through its parent, once and in order.
             start_new_session=True,
+            # Should this process be killed, nobody else would end that one.
+            preexec_fn=end_with_parent,
         )
     try:
         yield Child(what, process, log)

@@ -44,6 +44,20 @@ while True:
 """
 
 
+KILLED_WITH_A_CHILD = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from specwatch.lab.child import running
+
+async def main():
+    async with running("it", [sys.executable, "-c", "import time; time.sleep(60)"], Path(sys.argv[1])) as child:
+        print(child.process.pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
 def python(program: str) -> list[str]:
     return [sys.executable, "-c", program]
 
@@ -89,6 +103,15 @@ async def test_what_a_process_started_ends_with_it(tmp_path):
         grandchild = int((tmp_path / "log").read_text())
         assert is_running(grandchild)
     await until(lambda: not is_running(grandchild))
+
+
+async def test_the_process_ends_with_this_one_even_when_this_one_is_killed(tmp_path):
+    parent = await asyncio.create_subprocess_exec(
+        *python(KILLED_WITH_A_CHILD), str(tmp_path / "log"), stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await parent.communicate()
+    assert parent.returncode == -signal.SIGKILL
+    await until(lambda: not is_running(int(output)))
 
 
 async def test_an_error_on_the_way_ends_the_process_too(tmp_path):
