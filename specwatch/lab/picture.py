@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.constrain import Constrain
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
@@ -62,12 +61,8 @@ class Moment:
 
 
 def picture(moment: Moment, width: int) -> RenderableType:
-    """The whole picture, for a terminal of that many columns.
-
-    The last column stays empty: behind a full line, the ``^C`` that a terminal shows begins a line of its own, and
-    whoever draws again starts one line too low.
-    """
-    return Constrain(Group(*_parts(moment, width - 1)), width - 1)
+    """The whole picture, for a terminal of that many columns."""
+    return Group(*_parts(moment, width))
 
 
 def value(target: Mapping[str, Any], name: str) -> float | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import termios
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -29,6 +32,9 @@ LINE_EVERY = 5.0
 """Seconds between two lines of figures in a pipe."""
 
 BAR_WIDTH = 30
+
+LOCAL_MODES = 3
+"""Where ``termios.tcgetattr`` has the flags of which echoing is one."""
 
 
 class Screen(Protocol):
@@ -138,19 +144,21 @@ class LiveScreen:
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
+        self._open = ExitStack()
         self._rates: dict[str, deque[float | None]] = {}
         self._messages = _Messages()
         self._received: deque[Received] = deque(maxlen=MESSAGES_SHOWN)
         self._pinned: Sequence[str] = ()
 
     def __enter__(self) -> LiveScreen:
-        self._live.__enter__()
+        self._open.enter_context(_silent_keys())
+        self._open.enter_context(self._live)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.__exit__(kind, problem, trace)
+        self._open.__exit__(kind, problem, trace)
 
     def say(self, text: str) -> None:
         """Print above the picture."""
@@ -184,6 +192,23 @@ class LiveScreen:
             pinned=self._pinned,
         )
         self._live.update(picture(moment, self._live.console.width), refresh=True)
+
+
+@contextmanager
+def _silent_keys() -> Iterator[None]:
+    """Let the terminal not show what is typed: behind ``^C`` or an empty line the picture would be drawn too low."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    silent = termios.tcgetattr(sys.stdin)
+    silent[LOCAL_MODES] &= ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # the terminal has gone
+            termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
 
 
 def _figures(target: dict[str, Any]) -> str:
