@@ -100,6 +100,7 @@ async def test_nothing_leaves_the_host_and_the_console_stays_clean():
         await rehearsal.play(300, WHOLE_STEP)
         async with page_of(rehearsal.url) as (page, seen):
             await expect(row(page, "gpu-0").locator(".sparkline .line")).to_be_attached()
+            await expect(page.locator("h1")).to_have_text("All 2 servers pay.")
             await row(page, "gpu-0").locator(".verdict").click()
             await expect(page.locator(".chart .line").first).to_be_attached()
             await page.go_back()

@@ -1,7 +1,7 @@
 // Alerts as they stand, and what was delivered where.
 
 import { shape } from "./charts.js";
-import { h } from "./dom.js";
+import { h, scroller } from "./dom.js";
 import * as format from "./format.js";
 import { serverLink } from "./links.js";
 
@@ -30,7 +30,9 @@ export function alertsSection(alerts, now, { window, server = null }) {
   if (alerts === null) {
     return section(note, h("p", { class: "bad" }, "The sidecar did not answer what is firing."));
   }
-  const all = alerts.filter((alert) => alert.state in STATES && (server === null || alert.target === server)).sort(byUrgency);
+  const all = alerts
+    .filter((alert) => alert.state in STATES && (server === null || alert.target === server))
+    .sort(byUrgency);
   const open = all.filter((alert) => alert.state !== "resolved");
   const resolved = all.filter((alert) => alert.state === "resolved").sort((one, other) => other.at - one.at);
   return section(
@@ -47,11 +49,20 @@ export function alertsSection(alerts, now, { window, server = null }) {
 }
 
 function section(note, ...content) {
-  return h("section", { "aria-labelledby": "alerts-title" }, h("h2", { id: "alerts-title" }, "Alerts ", h("small", {}, note)), content);
+  return h(
+    "section",
+    { "aria-labelledby": "alerts-title" },
+    h("h2", { id: "alerts-title" }, "Alerts ", h("small", {}, note)),
+    content,
+  );
 }
 
 function list(alerts, now, server) {
-  return h("ul", { class: "alerts" }, alerts.map((alert) => item(alert, now, server)));
+  return h(
+    "ul",
+    { class: "alerts" },
+    alerts.map((alert) => item(alert, now, server)),
+  );
 }
 
 function item(alert, now, server) {
@@ -78,7 +89,10 @@ function item(alert, now, server) {
           "p",
           { class: "quiet" },
           alert.name,
-          server === null && [", ", h("a", { href: serverLink(alert.target) }, format.outsider(format.shortened(alert.target)))],
+          server === null && [
+            ", ",
+            h("a", { href: serverLink(alert.target) }, format.outsider(format.shortened(alert.target))),
+          ],
           alert.runbook && [", runbook ", runbook(alert.runbook)],
         ),
       ),
@@ -109,10 +123,10 @@ const HEALTHS = {
 export function deliveriesSection(deliveries, now) {
   return h(
     "section",
-    { "aria-labelledby": "deliveries-title", class: "scroller" },
+    { "aria-labelledby": "deliveries-title" },
     h("h2", { id: "deliveries-title" }, "Deliveries ", h("small", {}, "messages since the sidecar started")),
     deliveries.length
-      ? deliveriesTable(deliveries, now)
+      ? scroller(deliveriesTable(deliveries, now))
       : h("p", { class: "quiet" }, "No receiver is configured: alerts are shown here, and nobody is told."),
   );
 }
@@ -140,7 +154,11 @@ function deliveriesTable(deliveries, now) {
         h("th", { scope: "col", class: "figure" }, "Last success"),
       ),
     ),
-    h("tbody", {}, deliveries.map((delivery) => deliveryRow(delivery, now))),
+    h(
+      "tbody",
+      {},
+      deliveries.map((delivery) => deliveryRow(delivery, now)),
+    ),
   );
 }
 
@@ -153,6 +171,10 @@ function deliveryRow(delivery, now) {
     h("th", { scope: "row" }, delivery.receiver),
     h("td", {}, h("span", { class: `word ${health.tone}` }, shape(health.shape), health.word)),
     COUNTS.map(([count]) => h("td", { class: "figure" }, format.decimal(delivery[count], 0))),
-    h("td", { class: "figure" }, success ? [format.when(success, now), ` (${format.duration(now - success)} ago)`] : format.NONE),
+    h(
+      "td",
+      { class: "figure" },
+      success ? [format.when(success, now), ` (${format.duration(now - success)} ago)`] : format.NONE,
+    ),
   );
 }

@@ -11,8 +11,14 @@ const SHAPES = {
   diamond: () => s("path", { d: "M8 1.8 14.2 8 8 14.2 1.8 8z" }),
   cross: () => s("path", { d: "m3.5 3.5 9 9m0-9-9 9", class: "hollow" }),
   tick: () => s("path", { d: "m3 8.5 3.5 3.5L13 4.5", class: "hollow" }),
-  bell: () => s("path", { d: "M8 1.5a4.3 4.3 0 0 1 4.3 4.3c0 3.2 1.2 4.4 1.7 5.2H2c.5-.8 1.7-2 1.7-5.2A4.3 4.3 0 0 1 8 1.5zM6.3 12.3h3.4a1.7 1.7 0 0 1-3.4 0z" }),
-  clock: () => [s("circle", { cx: 8, cy: 8, r: 5.6, class: "hollow" }), s("path", { d: "M8 4.6V8l2.4 1.6", class: "hollow" })],
+  bell: () =>
+    s("path", {
+      d: "M8 1.5a4.3 4.3 0 0 1 4.3 4.3c0 3.2 1.2 4.4 1.7 5.2H2c.5-.8 1.7-2 1.7-5.2A4.3 4.3 0 0 1 8 1.5zM6.3 12.3h3.4a1.7 1.7 0 0 1-3.4 0z",
+    }),
+  clock: () => [
+    s("circle", { cx: 8, cy: 8, r: 5.6, class: "hollow" }),
+    s("path", { d: "M8 4.6V8l2.4 1.6", class: "hollow" }),
+  ],
 };
 
 export function shape(name) {
@@ -54,7 +60,10 @@ function linePaths(points, x, y, floor) {
     last: x(run.at(-1).at).toFixed(1),
   }));
   return [
-    s("path", { class: "area", d: pieces.map(({ line, first, last }) => `M${first} ${floor}L${line}L${last} ${floor}Z`).join("") }),
+    s("path", {
+      class: "area",
+      d: pieces.map(({ line, first, last }) => `M${first} ${floor}L${line}L${last} ${floor}Z`).join(""),
+    }),
     s("path", { class: "line", d: pieces.map(({ line }) => `M${line}`).join("") }),
   ];
 }
@@ -98,15 +107,25 @@ export function chart(points, options) {
   const [from, to] = options.span;
   const share = (at) => (to > from ? (at - from) / (to - from) : 1);
   const height = (value) => 1 - Math.min(1, Math.max(0, value / options.top));
-  const paths = linePaths(thinned(points, 700), (at) => 1000 * share(at), (value) => 1000 * height(value), 1000);
+  const paths = linePaths(
+    thinned(points, 700),
+    (at) => 1000 * share(at),
+    (value) => 1000 * height(value),
+    1000,
+  );
   return s(
     "svg",
     { class: "chart", role: "img", "aria-label": options.label },
     [0, 0.5, 1].map((ratio) => [
       s("line", { class: "grid", x1: "0", x2: "100%", y1: along(ratio), y2: along(ratio) }),
-      ratio < 1 && s("text", { class: "scale", x: 4, y: along(ratio), dy: 13 }, options.format(options.top * (1 - ratio))),
+      ratio < 1 &&
+        s("text", { class: "scale", x: 4, y: along(ratio), dy: 13 }, options.format(options.top * (1 - ratio))),
     ]),
-    s("svg", { viewBox: "0 0 1000 1000", preserveAspectRatio: "none", width: "100%", height: "100%", overflow: "visible" }, paths),
+    s(
+      "svg",
+      { viewBox: "0 0 1000 1000", preserveAspectRatio: "none", width: "100%", height: "100%", overflow: "visible" },
+      paths,
+    ),
     options.marks.map((mark) => acrossMark(mark, height(mark.value))),
     options.moments.filter(({ at }) => at >= from && at <= to).map((moment) => alongMark(moment, share(moment.at))),
   );
@@ -129,13 +148,23 @@ function alongMark({ text }, share) {
   const isLate = share > 0.3;
   return [
     s("line", { class: "moment", x1: x, x2: x, y1: "0", y2: "100%" }),
-    s("text", { class: isLate ? "moment-text before" : "moment-text", x, y: "100%", dx: isLate ? -5 : 5, dy: -6 }, text),
+    s(
+      "text",
+      { class: isLate ? "moment-text before" : "moment-text", x, y: "100%", dx: isLate ? -5 : 5, dy: -6 },
+      text,
+    ),
   ];
 }
 
 /** The chart's ends in time. */
 export function timeAxis([from, to]) {
-  return h("p", { class: "axis" }, h("span", {}, clock(from, to)), h("span", {}, duration(to - from)), h("span", {}, clock(to, to)));
+  return h(
+    "p",
+    { class: "axis" },
+    h("span", {}, clock(from, to)),
+    h("span", {}, duration(to - from)),
+    h("span", {}, clock(to, to)),
+  );
 }
 
 /** A share of 1 as a bar, with a tick where another value stands. */

@@ -7,6 +7,11 @@ export function h(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
+/** Room for what may be wider than the page: it scrolls, by keyboard too. */
+export function scroller(content) {
+  return h("div", { class: "scroller", tabindex: "0" }, content);
+}
+
 /** An SVG element. */
 export function s(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);

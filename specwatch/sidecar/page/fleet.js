@@ -15,10 +15,22 @@ const COLUMNS = [
   { label: "Acceptance", note: (window) => `rate, ${window}`, cell: acceptance },
   { label: "Trend", note: (_, span) => `acceptance, ${span}`, cell: trend, kind: "trend" },
   { label: "Length", note: (window) => `tokens, ${window}`, cell: length },
-  { label: "Coverage", note: (window) => `of steps, ${window}`, cell: ({ now }) => format.percent(now.draft_coverage, 0) },
+  {
+    label: "Coverage",
+    note: (window) => `of steps, ${window}`,
+    cell: ({ now }) => format.percent(now.draft_coverage, 0),
+  },
   { label: "K", note: () => "at most", cell: ({ target }) => (target.k ? String(target.k) : format.NONE) },
-  { label: "Batch size", note: (window) => `mean, ${window}`, cell: ({ now }) => format.decimal(now.running_requests, 1) },
-  { label: "Tokens/s", note: (window) => `output, ${window}`, cell: ({ now }) => format.tokensPerSecond(now.generation_throughput) },
+  {
+    label: "Batch size",
+    note: (window) => `mean, ${window}`,
+    cell: ({ now }) => format.decimal(now.running_requests, 1),
+  },
+  {
+    label: "Tokens/s",
+    note: (window) => `output, ${window}`,
+    cell: ({ now }) => format.tokensPerSecond(now.generation_throughput),
+  },
   { label: "Drift", note: () => "alarm at 1", cell: drift },
 ];
 
@@ -59,28 +71,29 @@ export function fleetTable(rows, { historyOf, span }) {
   const window = rows[0].target.headline_window;
   const words = format.windowWords(window);
   const spanWords = span ? format.duration(span[1] - span[0]) : "none yet";
+  const table = h(
+    "table",
+    { class: "fleet", role: "table", "aria-labelledby": "servers-title" },
+    h("thead", { role: "rowgroup" }, heads(words, spanWords)),
+    rows.map((row) => serverRows(row, { window, words, spanWords, history: historyOf(row.target.target.name), span })),
+  );
   return h(
     "section",
-    { "aria-labelledby": "servers-title", class: "scroller" },
-    h("h2", { id: "servers-title" }, "Servers ", h("small", {}, "the worst first")),
-    h(
-      "table",
-      { class: "fleet", role: "table", "aria-labelledby": "servers-title" },
-      h(
-        "thead",
-        { role: "rowgroup" },
-        h(
-          "tr",
-          { role: "row" },
-          h("th", { role: "columnheader", scope: "col" }, "Server"),
-          h("th", { role: "columnheader", scope: "col" }, "Speculation"),
-          COLUMNS.map(({ label, note, kind }) =>
-            h("th", { role: "columnheader", scope: "col", class: kind ?? "figure" }, label, h("small", {}, note(words, spanWords))),
-          ),
-        ),
-      ),
-      rows.map((row) => serverRows(row, { window, words, spanWords, history: historyOf(row.target.target.name), span })),
-    ),
+    { "aria-labelledby": "servers-title" },
+    h("h2", { id: "servers-title" }, "Servers ", rows.length > 1 && h("small", {}, "the worst first")),
+    h("div", { class: "scroller" }, table),
+  );
+}
+
+function heads(words, spanWords) {
+  const head = (label, note, kind) =>
+    h("th", { role: "columnheader", scope: "col", class: kind }, label, note && h("small", {}, note));
+  return h(
+    "tr",
+    { role: "row" },
+    head("Server"),
+    head("Speculation"),
+    COLUMNS.map(({ label, note, kind }) => head(label, note(words, spanWords), kind ?? "figure")),
   );
 }
 
@@ -99,18 +112,18 @@ function serverRows({ target, verdict }, context) {
         "th",
         { scope: "row", role: "rowheader", class: "name" },
         h("a", { href: serverLink(name), title: name }, format.outsider(name)),
-        h("small", { title: target.model_name }, target.model_name ? format.outsider(target.model_name) : "model not known yet"),
+        h(
+          "small",
+          { title: target.model_name },
+          target.model_name ? format.outsider(target.model_name) : "model not known yet",
+        ),
         ownWindow(target, context.window),
       ),
       h("td", { role: "cell", class: "verdict" }, h("span", { class: `word ${tone}` }, shape(drawn), word)),
       COLUMNS.map((column) => cell(column, row, context)),
     ),
     remark &&
-      h(
-        "tr",
-        { role: "row", class: "remark" },
-        h("td", { role: "cell", colspan: COLUMNS.length + 2 }, remark.text),
-      ),
+      h("tr", { role: "row", class: "remark" }, h("td", { role: "cell", colspan: COLUMNS.length + 2 }, remark.text)),
   );
 }
 
@@ -121,7 +134,12 @@ function cell({ label, note, kind, cell: content }, row, { words, spanWords }) {
   const where = own ?? note(words, spanWords);
   return h(
     "td",
-    { role: "cell", class: [kind ?? "figure", tone, isNone && "none"].filter(Boolean).join(" "), "data-label": label, "data-note": where },
+    {
+      role: "cell",
+      class: [kind ?? "figure", tone, isNone && "none"].filter(Boolean).join(" "),
+      "data-label": label,
+      "data-note": where,
+    },
     isNone ? h("span", { title: "No value: too little to say" }, text) : h("span", { class: "value" }, text),
     own && h("small", {}, own),
   );

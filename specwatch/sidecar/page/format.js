@@ -98,7 +98,11 @@ export function duration(seconds) {
 /** Time of day, with the day where it is not today's. */
 export function clock(at, now, seconds = false) {
   const moment = new Date(at * 1000);
-  const time = moment.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(seconds && { second: "2-digit" }) });
+  const time = moment.toLocaleTimeString("en-GB", {
+    hour: "2-digit",
+    minute: "2-digit",
+    ...(seconds && { second: "2-digit" }),
+  });
   const isToday = moment.toDateString() === new Date(now * 1000).toDateString();
   return isToday ? time : `${moment.toLocaleDateString("en-GB", { day: "numeric", month: "short" })}, ${time}`;
 }

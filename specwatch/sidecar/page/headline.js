@@ -19,12 +19,18 @@ export function headline(rows, now) {
   const all = groups(rows);
   const [first] = all;
   if (all.length === 1 && !VERDICTS[first[0]].named) {
-    return [`All ${rows.length} servers: ${VERDICTS[first[0]].count[1]}.`];
+    const words = VERDICTS[first[0]].count[1];
+    return [`All ${rows.length} servers${isVerb(first[0]) ? "" : ":"} ${words}.`];
   }
   // Those that need no name come first, so that the sentence ends with those that somebody must look at.
   const counted = unnamed(all);
-  const named = all.filter(([verdict]) => VERDICTS[verdict].named).map(([verdict, members]) => group(verdict, members, now));
-  const parts = [...counted, ...named].flatMap((part, index) => [index > counted.length ? "; " : index ? ", " : "", part]);
+  const named = all
+    .filter(([verdict]) => VERDICTS[verdict].named)
+    .map(([verdict, members]) => group(verdict, members, now));
+  const parts = [...counted, ...named].flatMap((part, index) => [
+    index > counted.length ? "; " : index ? ", " : "",
+    part,
+  ]);
   return [`${rows.length} servers: `, parts, "."];
 }
 
@@ -51,21 +57,27 @@ function count(verdict, members) {
 function group(verdict, members, now) {
   const shown = members.slice(0, MOST_NAMES);
   const rest = members.length - shown.length;
-  const words = verdict === "drifted" ? "since" : "drifted since";
-  const names = shown.flatMap((target, index) => [index ? ", " : "", name(target), drift(target, words, now)]);
+  const names = shown.flatMap((target, index) => [index ? ", " : "", name(target), drift(target, verdict, now)]);
   return [count(verdict, members), ": ", names, rest > 0 && ` and ${rest} more`];
 }
 
 function alone({ target, verdict }, now) {
   const { count: words, named, word } = VERDICTS[verdict];
-  const isVerb = words[0] !== words[1];
-  return [name(target), isVerb ? ` ${words[0]}` : `: ${word.toLowerCase()}`, named && drift(target, "drifted since", now), "."];
+  const said = isVerb(verdict) ? ` ${words[0]}` : `: ${word.toLowerCase()}`;
+  return [name(target), said, named && drift(target, verdict, now), "."];
+}
+
+/** Whether the verdict's words are what servers do ("pays"), not what they are ("unreachable"). */
+function isVerb(verdict) {
+  const [one, several] = VERDICTS[verdict].count;
+  return one !== several;
 }
 
 function name(target) {
   return h("a", { href: serverLink(target.target.name) }, outsider(shortened(target.target.name, LONGEST_NAME)));
 }
 
-function drift(target, words, now) {
+function drift(target, verdict, now) {
+  const words = verdict === "drifted" ? "since" : "drifted since";
   return hasDrifted(target) && target.drift.since && [` (${words} `, when(target.drift.since, now), ")"];
 }

@@ -9,7 +9,7 @@ const MOST_POINTS = 720;
 const AT_ONCE = 4;
 
 export class Histories {
-  /** `read(name)` gives a promise of one server's points, oldest first; `changed` is called when some have come. */
+  /** `read(name)` gives a promise of one server's points, oldest first; `changed` is called when all have come. */
   constructor(read, changed) {
     this.read = read;
     this.changed = changed;
@@ -60,14 +60,14 @@ export class Histories {
       this.wanted.delete(name);
       this.reading.add(name);
       this.read(name)
-        .then((points) => {
-          this.points.set(name, points);
-          this.changed();
-        })
+        .then((points) => this.points.set(name, points))
         .catch(() => {}) // asked for again at the next update
         .finally(() => {
           this.reading.delete(name);
           this.fetchWanted();
+          if (!this.reading.size) {
+            this.changed();
+          }
         });
     }
   }

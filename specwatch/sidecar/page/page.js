@@ -30,7 +30,7 @@ const state = {
   failure: null,
 };
 
-const histories = new Histories(readHistory, renderSoon);
+const histories = new Histories(readHistory, render);
 
 async function readHistory(name) {
   const answer = await ask(`api/v1/history?target=${encodeURIComponent(name)}`);
@@ -45,19 +45,35 @@ async function ask(path) {
   return answer.json();
 }
 
+async function askAll() {
+  const [signals, alerts] = await Promise.all([ask("api/v1/signals"), ask("api/v1/alerts").catch(() => null)]);
+  state.catalogue ??= await ask("api/v1/catalogue");
+  return [signals, alerts];
+}
+
 async function poll() {
+  let answers = null;
   try {
-    const [signals, alerts] = await Promise.all([ask("api/v1/signals"), ask("api/v1/alerts").catch(() => null)]);
-    state.catalogue ??= await ask("api/v1/catalogue");
-    takeIn(signals, alerts);
+    answers = await askAll();
+    state.failure = null;
   } catch (problem) {
-    state.failure = problem.name === "TimeoutError" ? "no answer in time" : "no connection";
-    if (problem.message.startsWith("HTTP")) {
-      state.failure = problem.message;
-    }
+    state.failure = reasonOf(problem);
+  }
+  setTimeout(poll, POLL); // planned before anything is drawn: a defect there must not end the asking
+  if (answers) {
+    takeIn(...answers);
   }
   render();
-  setTimeout(poll, POLL);
+}
+
+function reasonOf(problem) {
+  if (problem.name === "TimeoutError") {
+    return `no answer within ${PATIENCE / 1000} s`;
+  }
+  if (problem instanceof SyntaxError) {
+    return "its answer is no JSON";
+  }
+  return problem.message.startsWith("HTTP") ? problem.message : "no connection";
 }
 
 function takeIn(signals, alerts) {
@@ -68,7 +84,6 @@ function takeIn(signals, alerts) {
     histories.forget();
   }
   state.heard = isNews ? performance.now() : state.heard;
-  state.failure = null;
   state.signals = signals;
   state.alerts = alerts && (alerts.alerts ?? []);
   state.deliveries = alerts?.deliveries ?? [];
@@ -93,13 +108,10 @@ function connection() {
 const at = (id) => document.getElementById(id);
 
 function render() {
-  const how = connection();
-  document.body.className = how;
-  show(at("connection"), connectionWords(how));
-  show(at("banner"), banner(how));
+  renderConnection();
   if (state.signals) {
     renderFigures();
-  } else if (how === "disconnected") {
+  } else if (state.failure) {
     show(at("headline"), "Nothing is known");
     show(at("view"), h("p", { class: "quiet" }, "As soon as the sidecar answers, its servers appear here."));
   } else {
@@ -108,17 +120,12 @@ function render() {
   }
 }
 
-let isRenderPlanned = false;
-
-/** Render once for all that arrives before the next frame. */
-function renderSoon() {
-  if (!isRenderPlanned) {
-    isRenderPlanned = true;
-    requestAnimationFrame(() => {
-      isRenderPlanned = false;
-      render();
-    });
-  }
+/** Only how the sidecar is heard: silence must show although nothing arrives. */
+function renderConnection() {
+  const how = connection();
+  document.body.dataset.connection = how;
+  show(at("connection"), connectionWords(how));
+  show(at("banner"), banner(how));
 }
 
 const CONNECTIONS = { loading: "Loading", live: "Live", stale: "Stale", disconnected: "Disconnected" };
@@ -129,9 +136,19 @@ function connectionWords(how) {
 }
 
 function banner(how) {
-  const from = state.signals && [" The figures below are from ", format.clock(state.signals.at, state.signals.at, true), "."];
+  const from = state.signals && [
+    " The figures below are from ",
+    format.clock(state.signals.at, state.signals.at, true),
+    ".",
+  ];
   if (how === "disconnected") {
-    return h("p", { class: "bad" }, h("b", {}, "Disconnected."), ` The sidecar at ${location.host} does not answer (${state.failure}).`, from);
+    return h(
+      "p",
+      { class: "bad" },
+      h("b", {}, "Disconnected."),
+      ` The sidecar at ${location.host} does not answer (${state.failure}).`,
+      from,
+    );
   }
   if (how === "stale") {
     return h("p", { class: "warn" }, h("b", {}, "Stale."), " The sidecar has sent nothing new for a while.", from);
@@ -148,7 +165,15 @@ function renderFigures() {
   show(at("footer"), footer(version));
   if (!rows.length) {
     show(at("headline"), "No server is watched");
-    show(at("view"), h("p", { class: "quiet" }, "Start the sidecar with at least one: ", h("code", {}, "specwatch sidecar --target http://HOST:PORT")));
+    show(
+      at("view"),
+      h(
+        "p",
+        { class: "quiet" },
+        "Start the sidecar with at least one: ",
+        h("code", {}, "specwatch sidecar --target http://HOST:PORT"),
+      ),
+    );
     return;
   }
   show(at("headline"), headline(rows, now));
@@ -157,7 +182,10 @@ function renderFigures() {
 
 function fleetView(rows, now) {
   const historyOf = (name) => histories.of(name);
-  const span = commonSpan(rows.map(({ target }) => histories.of(target.target.name)), now);
+  const span = commonSpan(
+    rows.map(({ target }) => histories.of(target.target.name)),
+    now,
+  );
   return h(
     "div",
     { "data-key": "fleet" },
@@ -206,4 +234,4 @@ function followAddress(event) {
 addEventListener("hashchange", followAddress);
 document.addEventListener("click", openClicked);
 poll();
-setInterval(render, POLL); // so that silence shows, too
+setInterval(renderConnection, POLL);

@@ -2,7 +2,7 @@
 
 import { alertsSection } from "./alerts.js";
 import { bar, chart, series, shape, timeAxis } from "./charts.js";
-import { h } from "./dom.js";
+import { h, scroller } from "./dom.js";
 import * as format from "./format.js";
 import { FLEET } from "./links.js";
 import { VERDICTS, findings, hasDrifted, values, verdictOf } from "./verdict.js";
@@ -47,7 +47,13 @@ export function noServer(name) {
   return [
     h("p", { class: "back" }, h("a", { href: FLEET }, "← All servers")),
     h("h2", { id: "server-title", tabindex: "-1", class: "server-name" }, "No such server"),
-    h("p", { class: "quiet" }, "The sidecar watches no server called ", format.outsider(format.shortened(name, 80)), "."),
+    h(
+      "p",
+      { class: "quiet" },
+      "The sidecar watches no server called ",
+      format.outsider(format.shortened(name, 80)),
+      ".",
+    ),
   ];
 }
 
@@ -61,7 +67,12 @@ function findingsList(target) {
     { class: "findings" },
     findings(target).map(({ code, level, text }) => {
       const { tone, shape: drawn, word } = LEVELS[level] ?? LEVELS.notice;
-      return h("li", { "data-key": code, class: tone }, h("span", { class: `word ${tone}` }, shape(drawn), word), h("span", {}, text));
+      return h(
+        "li",
+        { "data-key": code, class: tone },
+        h("span", { class: `word ${tone}` }, shape(drawn), word),
+        h("span", {}, text),
+      );
     }),
   );
 }
@@ -119,11 +130,21 @@ function positions(target) {
       ? h(
           "table",
           { class: "plain positions" },
-          h("caption", {}, `Share of drafts accepted at each position, not conditional. Bar: ${heads[0]}; tick: ${heads[1]}.`),
+          h(
+            "caption",
+            {},
+            `Share of drafts accepted at each position, not conditional. Bar: ${heads[0]}; tick: ${heads[1]}.`,
+          ),
           h(
             "thead",
             {},
-            h("tr", {}, h("th", { scope: "col" }, "Position"), h("td", {}), heads.map((head) => h("th", { scope: "col", class: "figure" }, head))),
+            h(
+              "tr",
+              {},
+              h("th", { scope: "col" }, "Position"),
+              h("td", {}),
+              heads.map((head) => h("th", { scope: "col", class: "figure" }, head)),
+            ),
           ),
           h(
             "tbody",
@@ -155,8 +176,19 @@ function drift(target, { now }) {
     "Drift",
     "drift",
     definitions([
-      ["Normal acceptance", isLearned ? `${format.percent(reference)}, learned from this server's own traffic` : `being learned, ${format.percent(learned, 0)} done`],
-      ["Score", isLearned && [h("b", { class: alarmed && "warn" }, format.decimal(score)), alarmed ? ", alarm (from 1 on)" : ", alarm at 1"]],
+      [
+        "Normal acceptance",
+        isLearned
+          ? `${format.percent(reference)}, learned from this server's own traffic`
+          : `being learned, ${format.percent(learned, 0)} done`,
+      ],
+      [
+        "Score",
+        isLearned && [
+          h("b", { class: alarmed && "warn" }, format.decimal(score)),
+          alarmed ? ", alarm (from 1 on)" : ", alarm at 1",
+        ],
+      ],
       ["Fall began", since && [format.when(since, now), `, ${format.duration(now - since)} ago`]],
     ]),
   );
@@ -164,47 +196,40 @@ function drift(target, { now }) {
 
 function windowsTable(target, { catalogue }) {
   const windows = Object.entries(target.windows ?? {});
-  const onlyOld = Object.keys(target.since_start ?? {}).length > 0;
-  const isKnown = ({ name }) => format.isNumber(target.since_start?.[name]) || windows.some(([label]) => format.isNumber(values(target, label)[name]));
-  const rows = (catalogue ?? []).filter(isKnown);
+  const columns = windows.map(([label, { seconds, values: told }]) => ({
+    head: format.windowWords(label),
+    note: covered(label, seconds),
+    told,
+  }));
+  if (Object.keys(target.since_start ?? {}).length) {
+    columns.push({ head: "Since start", note: null, told: target.since_start });
+  }
+  const rows = (catalogue ?? []).filter(({ name }) => columns.some(({ told }) => format.isNumber(told[name])));
   if (!rows.length) {
     return null;
   }
-  return section(
-    "Figures by window",
-    "windows",
+  const heads = columns.map(({ head, note }) =>
+    h("th", { scope: "col", class: "figure" }, head, note && h("small", {}, note)),
+  );
+  const table = h(
+    "table",
+    { class: "plain windows", "aria-labelledby": "windows" },
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Signal"), heads)),
     h(
-      "div",
-      { class: "scroller" },
-      h(
-        "table",
-        { class: "plain windows" },
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            h("th", { scope: "col" }, "Signal"),
-            windows.map(([label, { seconds }]) => h("th", { scope: "col", class: "figure" }, format.windowWords(label), h("small", {}, covered(label, seconds)))),
-            onlyOld && h("th", { scope: "col", class: "figure" }, "Since start"),
-          ),
-        ),
-        h(
-          "tbody",
-          {},
-          rows.map((signal) =>
-            h(
-              "tr",
-              { "data-key": signal.name },
-              h("th", { scope: "row", title: signal.help }, signal.title),
-              windows.map(([label]) => figure(signal, values(target, label)[signal.name])),
-              onlyOld && figure(signal, target.since_start[signal.name]),
-            ),
-          ),
-        ),
-      ),
+      "tbody",
+      {},
+      rows.map((signal) => signalRow(signal, columns)),
     ),
+  );
+  return section("Figures by window", "windows", scroller(table));
+}
+
+function signalRow(signal, columns) {
+  return h(
+    "tr",
+    { "data-key": signal.name },
+    h("th", { scope: "row", title: signal.help }, signal.title),
+    columns.map(({ told }) => figure(signal, told[signal.name])),
   );
 }
 
@@ -230,13 +255,27 @@ function facts(target, { now }) {
     definitions([
       ["Page", h("span", { class: "break" }, target.target.url)],
       ["Model", target.model_name && format.outsider(target.model_name)],
-      ["vLLM", [target.release ?? "release not told", target.dialect && `, ${DIALECTS[target.dialect] ?? target.dialect}`]],
+      [
+        "vLLM",
+        [target.release ?? "release not told", target.dialect && `, ${DIALECTS[target.dialect] ?? target.dialect}`],
+      ],
       ["Engines", target.engines > 0 && String(target.engines)],
       ["Method", target.method ?? "not told by the page"],
       ["K", target.k ? `${target.k} draft tokens at most` : "not told by the page"],
-      ["Draft cost", cost && [`${format.percent(cost.c)} of a target step, verifying ${format.decimal(cost.v)}× a plain one`, h("small", {}, cost.source)]],
+      [
+        "Draft cost",
+        cost && [
+          `${format.percent(cost.c)} of a target step, verifying ${format.decimal(cost.v)}× a plain one`,
+          h("small", {}, cost.source),
+        ],
+      ],
       ["Restarts seen", String(target.restarts ?? 0)],
-      ["Last good scrape", target.last_scrape ? [format.when(target.last_scrape, now), `, ${format.duration(now - target.last_scrape)} ago`] : "none yet"],
+      [
+        "Last good scrape",
+        target.last_scrape
+          ? [format.when(target.last_scrape, now), `, ${format.duration(now - target.last_scrape)} ago`]
+          : "none yet",
+      ],
       ["Error", error && h("span", { class: "bad break" }, error)],
     ]),
   );
@@ -247,6 +286,8 @@ function definitions(entries) {
   return h(
     "dl",
     {},
-    entries.filter(([, value]) => value).map(([term, value]) => h("div", { "data-key": term }, h("dt", {}, term), h("dd", {}, value))),
+    entries
+      .filter(([, value]) => value)
+      .map(([term, value]) => h("div", { "data-key": term }, h("dt", {}, term), h("dd", {}, value))),
   );
 }
