@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from specwatch.alerting.catalogue import RATE_WINDOW
+from specwatch.alerting.text import clean, cut
 from specwatch.collect.targets import Target
 from specwatch.signals.catalogue import Value, evaluate, signals
 from specwatch.signals.diagnosis import Evidence, Finding, Level, diagnose
@@ -20,6 +21,10 @@ WINDOWS = (60.0, RATE_WINDOW, 1800.0)
 
 HISTORY_POINTS = 720
 """Points kept for sparklines: an hour at a scrape every five seconds."""
+
+
+LONGEST_REASON = 300
+"""Characters kept of why a scrape failed: it may quote the page, and goes into logs, terminals and the API."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +159,7 @@ class TargetWatch:
 
     def failed(self, reason: str) -> None:
         """Take in that a scrape failed; what is known stays known, and ages out of the windows."""
-        self._error = reason
+        self._error = cut(clean(reason), LONGEST_REASON)
 
     def observe(self, at: float, snapshot: Snapshot) -> None:
         """Take in a page."""

@@ -57,6 +57,16 @@ def test_a_failed_scrape_is_told_and_the_last_figures_stand_until_they_age():
     assert "refused" in soon.findings[0].text
 
 
+def test_what_a_page_is_quoted_with_is_short_and_on_one_line():
+    watch = watch_of()
+    watch.failed("the page holds \x1b[2J\n" + "x" * 10_000_000)
+    error = watch.view(now=0).error
+    assert error is not None
+    assert error.startswith("the page holds  [2J x")
+    assert len(error) == 300
+    assert error.isprintable()
+
+
 def test_v0_tells_averages_since_its_start_when_k_is_known():
     name = "vllm-0.8.5.post2-v0-draft_model-json3"
     assert watch_of(name).view(now=0).since_start == {}
