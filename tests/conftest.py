@@ -1,4 +1,4 @@
-"""What tests share: heavy ones take turns; the wheel is built once."""
+"""What tests share: heavy ones take turns; the wheel is built once; what was measured is shown."""
 
 from __future__ import annotations
 
@@ -26,6 +26,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _is_heavy(item):
             item.add_marker(pytest.mark.xdist_group("heavy"))
     items.sort(key=lambda item: not _is_heavy(item))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what tests measured without judging it: their ``record_property``."""
+    measured = [entry for report in terminalreporter.getreports("passed") for entry in report.user_properties]
+    if measured:
+        terminalreporter.section("measured, not judged")
+    for name, value in measured:
+        terminalreporter.write_line(f"{name}: {value}")
 
 
 @pytest.fixture(scope="session")
