@@ -62,7 +62,7 @@ check-generated: generate ## Fail when the committed alerts/ and dashboards/ are
 	@test -z "$$(git status --porcelain -- alerts dashboards)" || { git status --short -- alerts dashboards; exit 1; }
 
 screenshots: $(VENV)/.project test-programs ## Take the pictures that the README shows
-	$(PY) tools/screenshots.py
+	$(PY) -m tools.screenshots
 
 wheel: $(VENV)/.project ## Build dist/specwatch-*.whl
 	$(PY) -m build --wheel

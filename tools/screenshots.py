@@ -1,6 +1,6 @@
 """Take the pictures of the page that the README and the docs show.
 
-    python tools/screenshots.py [--output docs/images] [--chromium PATH]
+    python -m tools.screenshots [--output docs/images] [--chromium PATH]
 
 Three simulated servers live through three quarters of an hour, which is played in about a minute: one of them meets
 traffic that its draft was not made for. Then a headless Chromium takes the pictures. Nothing leaves this machine.
@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import install_test_programs as programs
-from browser import browsing
 from playwright.async_api import Browser, ViewportSize
-from rehearsal import rehearsing
 
 from specwatch.alerting.receivers import Receiver, receivers
 from specwatch.lab.scenario import HOME, Domain, Phase
 from specwatch.lab.simulator import SimulatedServer
 from specwatch.lab.sink import Sink
+from tools import install_test_programs as programs
+from tools.browser import browsing
+from tools.rehearsal import rehearsing
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 

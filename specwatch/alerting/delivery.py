@@ -82,6 +82,8 @@ class ReceiverStatus:
     """Messages that were never tried to the end: the queue was full, or the process ended."""
     last_success: float | None
     """Unix seconds."""
+    last_problem: str | None
+    """What last went wrong, secrets left out; None once messages are taken again."""
 
 
 class Delivery:
@@ -173,6 +175,7 @@ class _Line:
         self._health = Health.WORKING
         self._waiting = self._sent = self._failed = self._dropped = 0
         self._last_success: float | None = None
+        self._last_problem: str | None = None
 
     def open(self) -> None:
         # Proxies of the environment lead out of the house; a receiver on this machine is not behind one.
@@ -218,6 +221,7 @@ class _Line:
             failed=self._failed,
             dropped=self._dropped,
             last_success=self._last_success,
+            last_problem=self._last_problem,
         )
 
     async def _work(self, session: aiohttp.ClientSession) -> None:
@@ -253,6 +257,7 @@ class _Line:
         if self._health is not Health.WORKING:
             log.info("%s: takes messages again", self._receiver.name)
         self._health = Health.WORKING
+        self._last_problem = None
 
     def _lose(self, reason: str, *, failed: int = 0, dropped: int = 0) -> None:
         self._failed += failed
@@ -261,6 +266,7 @@ class _Line:
 
     def _turn(self, health: Health, words: str) -> None:
         """Note a worse state, with one log line when it begins."""
+        self._last_problem = words
         if health <= self._health:
             return
         self._health = health

@@ -31,11 +31,16 @@ class Places:
     runbooks: str | None = None
     """Address of the folder that holds the runbooks, as people reach it."""
 
+    def runbook(self, name: str) -> str | None:
+        """Address of a runbook, where they are published."""
+        return f"{self.runbooks.rstrip('/')}/{name}" if self.runbooks else None
+
     def links(self, runbook: str) -> tuple[Link, ...]:
         """The links about an alert with this runbook."""
         found = []
-        if self.runbooks:
-            found.append(Link("Runbook", f"{self.runbooks.rstrip('/')}/{runbook}"))
+        address = self.runbook(runbook)
+        if address:
+            found.append(Link("Runbook", address))
         if self.page:
             found.append(Link("Status page", self.page))
         return tuple(found)

@@ -30,9 +30,13 @@ class AlertEntry:
     at: float
     value: float
     threshold: float
+    value_text: str
+    condition: str
+    """When the alert holds, in words: ``below 60%``."""
     summary: str
     description: str
     runbook: str
+    """Its address where runbooks are published, else the name of its file."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class DeliveryEntry:
     dropped: int
     waiting: int
     last_success: float | None
+    last_problem: str | None
+    """What the receiver said when it last took nothing, secrets left out."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ class AlertBook:
         """Everything there is to show."""
         statuses = [*self._evaluator.active(), *self._resolved]
         return AlertsView(
-            alerts=[_entry(status) for status in statuses],
+            alerts=[_entry(status, self._places) for status in statuses],
             deliveries=[
                 DeliveryEntry(
                     receiver=status.receiver,
@@ -104,13 +110,14 @@ class AlertBook:
                     dropped=status.dropped,
                     waiting=status.waiting,
                     last_success=status.last_success,
+                    last_problem=status.last_problem,
                 )
                 for status in self._delivery.statuses()
             ],
         )
 
 
-def _entry(status: AlertStatus) -> AlertEntry:
+def _entry(status: AlertStatus, places: Places) -> AlertEntry:
     alert = status.alert
     return AlertEntry(
         name=alert.name,
@@ -122,7 +129,9 @@ def _entry(status: AlertStatus) -> AlertEntry:
         at=status.at,
         value=status.value,
         threshold=alert.threshold,
+        value_text=status.value_text,
+        condition=status.condition_text,
         summary=status.summary,
         description=status.description,
-        runbook=alert.runbook,
+        runbook=places.runbook(alert.runbook) or alert.runbook,
     )

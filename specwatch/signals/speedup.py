@@ -47,7 +47,7 @@ class DraftCost:
 
 ASSUMED = DraftCost(
     c=0.05,
-    source="assumed: a draft token costs 5 % of a target step and verifying costs no more than plain decoding",
+    source="assumed: a draft token costs 5% of a target step and verifying costs no more than plain decoding",
 )
 """Used when nothing is known: in Leviathan et al. 2023, A.3, measured draft costs are 0.02, 0.04 and 0.11."""
 
