@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-HEADER_LIMIT = 100_000_000
-"""Bytes; the safetensors format allows no longer header."""
+from specwatch.vllm.safetensors import DamagedFile, read_header
 
 
 def configuration(model: str) -> Mapping[str, Any]:
@@ -29,19 +26,6 @@ def parameters(model: str) -> int | None:
     """
     files = sorted(Path(model).glob("*.safetensors"))
     try:
-        return sum(_weights(file) for file in files) if files else None
-    except (OSError, ValueError, TypeError, AttributeError, KeyError, struct.error):
+        return sum(tensor.elements for file in files for tensor in read_header(file).values()) if files else None
+    except (OSError, DamagedFile):
         return None
-
-
-def _weights(file: Path) -> int:
-    """Elements of all tensors that a safetensors header lists: 8 bytes of length, then JSON."""
-    with file.open("rb") as stream:
-        (length,) = struct.unpack("<Q", stream.read(8))
-        if length > HEADER_LIMIT:
-            raise ValueError(f"{file}: header of {length} bytes")
-        text = stream.read(length)
-    if len(text) < length:
-        raise ValueError(f"{file}: cut off in its header")
-    header = json.loads(text)
-    return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
