@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.wheel import build_wheel
+
+# How long an example takes says how busy the machine is, not whether the property holds.
+settings.register_profile("specwatch", deadline=None)
+settings.load_profile("specwatch")
 
 HEAVY = ("vllm", "services", "browser", "slow")
 

@@ -42,7 +42,7 @@ servers = st.fixed_dictionaries(
 
 
 @given(arguments=servers, seconds=st.floats(0, 20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_vllm_s_page_says_twice_is_the_same(arguments: dict[str, object], seconds: float):
     server = SimulatedServer("s", **arguments)
     server.advance(seconds)
@@ -81,7 +81,7 @@ def test_what_vllm_s_page_says_twice_is_the_same(arguments: dict[str, object], s
 
 
 @given(arguments=servers, seconds=st.floats(0, 20), release=st.sampled_from(["0.32.0", V0]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_buckets_rise_to_the_count(arguments: dict[str, object], seconds: float, release: str):
     server = SimulatedServer("s", **{**arguments, "engines": 1}, release=release)
     server.advance(seconds)
@@ -98,7 +98,7 @@ def test_buckets_rise_to_the_count(arguments: dict[str, object], seconds: float,
 
 
 @given(arguments=servers, seconds=st.floats(0, 20))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_truth_is_what_the_page_of_v1_shows(arguments: dict[str, object], seconds: float):
     server = SimulatedServer("s", **arguments)
     server.advance(seconds)
@@ -118,7 +118,7 @@ def test_the_truth_is_what_the_page_of_v1_shows(arguments: dict[str, object], se
     eighths=st.lists(st.integers(1, 60), min_size=1, max_size=8),
     release=st.sampled_from(["0.32.0", V0]),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_many_short_advances_come_to_the_same_as_a_long_one(
     arguments: dict[str, object], eighths: list[int], release: str
 ):
