@@ -49,7 +49,8 @@ async def scrape(session: aiohttp.ClientSession, target: Target, limits: Limits 
     limits = limits or Limits()
     body = await _fetch(session, target.url, limits)
     try:
-        return read_page(body.decode("utf-8"))
+        # In a thread: a page at the limit takes seconds to read, and other targets are to be scraped meanwhile.
+        return await asyncio.to_thread(read_page, body.decode("utf-8"))
     except UnicodeDecodeError:
         raise ScrapeError("the page is not text") from None
     except PageError as problem:
@@ -79,6 +80,10 @@ async def _fetch(session: aiohttp.ClientSession, url: str, limits: Limits) -> by
         raise ScrapeError(f"no connection: {_reason(problem)}") from None
     except aiohttp.ClientPayloadError:
         raise ScrapeError("the connection ended in the middle of the page") from None
+    except aiohttp.ServerDisconnectedError:
+        raise ScrapeError("the server closed the connection without an answer") from None
+    except aiohttp.ClientResponseError:
+        raise ScrapeError("the answer is not HTTP as we speak it") from None
     except (aiohttp.ClientError, OSError, ValueError) as problem:
         raise ScrapeError(f"the request failed: {type(problem).__name__}") from None
 

@@ -189,7 +189,7 @@ async def endless(request: web.Request) -> web.StreamResponse:
         (Failure.TRUNCATED, "the page ends in the middle of a line: it was cut off on the way"),
         (Failure.CUT_OFF, "the connection ended in the middle of the page"),
         (Failure.SERVER_ERROR, "HTTP 500"),
-        (Failure.DOWN, "the request failed"),
+        (Failure.DOWN, "the server closed the connection without an answer"),
         (Failure.HANG, "no complete answer within 0.5 s"),
     ],
 )

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import threading
 
 import pytest
 from aiohttp import web
 
 from specwatch.collect.scraper import Limits, ScrapeError, http_session, scrape, server_release
 from specwatch.collect.targets import parse
-from specwatch.vllm.metrics import Dialect, Snapshot
+from specwatch.vllm.metrics import Dialect, Snapshot, read_page
 from tests.support.http import answering, serving, text_page
 from tests.support.pages import page_text
 
@@ -99,6 +100,16 @@ async def test_a_target_that_accepts_and_never_answers():
         assert await refusal(url, seconds=0.2) == "no complete answer within 0.2 s"
 
 
+async def test_a_target_that_hangs_up():
+    async with answering(b"") as url:
+        assert await refusal(url) == "the server closed the connection without an answer"
+
+
+async def test_a_target_that_speaks_something_else():
+    async with answering(b"SSH-2.0-OpenSSH_9.2\r\n") as url:
+        assert await refusal(url) == "the answer is not HTTP as we speak it"
+
+
 async def test_a_target_that_drips():
     async def drip(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -136,6 +147,24 @@ async def test_a_compressed_page_is_measured_unpacked():
 
     async with serving({"/metrics": compressed}) as url:
         assert "larger than 16 MiB" in await refusal(url)
+
+
+async def test_a_page_that_takes_long_to_read_holds_up_nothing_else(monkeypatch):
+    reading, others_went_on = threading.Event(), threading.Event()
+
+    def read_slowly(text: str) -> Snapshot:
+        reading.set()
+        assert others_went_on.wait(30)
+        return read_page(text)
+
+    monkeypatch.setattr("specwatch.collect.scraper.read_page", read_slowly)
+    async with serving({"/metrics": text_page(PAGE)}) as url:
+        slow = asyncio.create_task(fetched(url))
+        while not slow.done():
+            await asyncio.sleep(0.01)
+            if reading.is_set():
+                others_went_on.set()
+        assert slow.result().dialect is Dialect.V1
 
 
 async def test_the_release_is_what_the_server_says():
