@@ -15,6 +15,7 @@ COMMANDS = {
     "demo": "Show the whole loop on this machine: launch, watch, drift, alert",
     "gen-alerts": "Write Prometheus rules and an Alertmanager configuration",
     "gen-dashboards": "Write Grafana dashboards",
+    "gen-k8s": "Write rules, monitors, dashboards and the sidecar for Kubernetes",
     "launch": "Start vLLM with speculation, and the sidecar beside it",
     "sidecar": "Scrape vLLM servers; serve signals, alerts and a page",
 }
