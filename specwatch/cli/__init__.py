@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 
 import click
@@ -51,6 +52,10 @@ def specwatch() -> None:
 
 def main() -> None:
     """Run the command line; a SpecwatchError becomes one message and its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal of another encoding shows "?" for a sign that it lacks, instead of ending in a traceback.
+            stream.reconfigure(errors="replace")
     try:
         specwatch.main(prog_name="specwatch")
     except SpecwatchError as problem:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import click
@@ -108,3 +109,12 @@ def test_an_error_of_a_process_ends_in_no_traceback():
     done = finish([sys.executable, "-m", "specwatch", "sidecar"])
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "specwatch: no target: name at least one server with --target http://HOST:PORT\n"
+
+
+def test_a_terminal_of_another_encoding_gets_question_marks_and_no_traceback():
+    done = finish(
+        [sys.executable, "-m", "specwatch", "check", "http://127.0.0.1:1"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert (done.returncode, done.stderr) == (3, "")
+    assert "? The last scrape failed: no connection: connection refused." in " ".join(done.stdout.split())
