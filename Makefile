@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 JOBS ?= 2
 HEAVY := vllm or services or browser or slow
+GENERATED := alerts dashboards examples/kubernetes
 
 # 3.11 first: on some machines it is the only one that torch's CPU build exists for. A Python without ensurepip
 # (Debian's without python3-venv) cannot make an environment.
@@ -53,13 +54,14 @@ format: $(VENV)/.project ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-generate: $(VENV)/.project ## Write alerts/ and dashboards/ from the catalogues
+generate: $(VENV)/.project ## Write alerts/, dashboards/ and examples/kubernetes/ from the catalogues
 	$(BIN)/specwatch gen-alerts --output alerts
 	$(BIN)/specwatch gen-dashboards --output dashboards
+	$(BIN)/specwatch gen-k8s --config examples/gen-k8s.yaml --output examples/kubernetes
 
-check-generated: generate ## Fail when the committed alerts/ and dashboards/ are not what the code generates
-	@git diff --exit-code -- alerts dashboards
-	@test -z "$$(git status --porcelain -- alerts dashboards)" || { git status --short -- alerts dashboards; exit 1; }
+check-generated: generate ## Fail when the committed ones are not what the code generates
+	@git diff --exit-code -- $(GENERATED)
+	@test -z "$$(git status --porcelain -- $(GENERATED))" || { git status --short -- $(GENERATED); exit 1; }
 
 screenshots: $(VENV)/.project test-programs ## Take the pictures that the README shows
 	$(PY) -m tools.screenshots
