@@ -1,0 +1,67 @@
+"""Every command of the README is run: here where it is quick, elsewhere where it needs a server."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from specwatch.alerting.catalogue import ALERTS
+from specwatch.cli import specwatch
+from specwatch.cli.sidecar import command as sidecar
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+RUN_ELSEWHERE = {
+    "make demo": "tests/e2e/test_demo.py",
+    "make test": ".ci/run",
+    "pip install .": "tests/test_packaging.py",
+    "specwatch demo --simulated": "tests/e2e/test_demo.py",
+    "specwatch check http://localhost:8000": "tests/e2e/test_check.py",
+}
+"""Commands that need minutes or a server, and the file that runs them."""
+
+MADE_QUICK = {
+    # The same options, without starting anything that stays.
+    "specwatch launch": ["--dry-run", "--vllm-version", "0.32.0"],
+    "specwatch gen-alerts": [],
+    "specwatch gen-dashboards": [],
+    "specwatch gen-k8s": [],
+}
+"""What is added to a command so that it ends by itself."""
+
+
+def commands() -> list[str]:
+    """The lines of the README's shell blocks, continuation lines joined, comments cut."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [re.sub(r"\s+", " ", line.partition("#")[0]).strip() for line in lines if line.strip()]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_of_the_readme_works(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    if command in RUN_ELSEWHERE:
+        assert (ROOT / RUN_ELSEWHERE[command]).is_file()
+        return
+    monkeypatch.chdir(tmp_path)
+    if command.startswith("specwatch sidecar"):
+        # It would serve until stopped: tests/cli/test_sidecar.py starts it; here its options are read.
+        sidecar.make_context("sidecar", shlex.split(command)[2:])
+        return
+    added = next(words for start, words in MADE_QUICK.items() if command.startswith(start))
+    result = CliRunner().invoke(specwatch, [*shlex.split(command)[1:], *added])
+    assert result.exit_code == 0, result.output
+
+
+def test_links_lead_to_files_that_exist():
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_every_alert_of_the_catalogue_is_explained():
+    for alert in ALERTS:
+        assert f"| {alert.name} | {alert.severity.value} |" in README
