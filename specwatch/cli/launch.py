@@ -10,9 +10,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
 
+from specwatch.cli.launch_preflight import Checks, refused_as_json, with_checks
 from specwatch.errors import InputError
 from specwatch.vllm import installed, launch_record
 from specwatch.vllm.arguments import option, present, read
@@ -52,6 +54,16 @@ class _PassingOn(click.Command):
             args = args[: args.index("--")]
         return super().parse_args(ctx, ["--help"] if args == ["-h"] else args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run; with ``--json`` a refusal is JSON as well."""
+        try:
+            return super().invoke(ctx)
+        except InputError as problem:
+            if not ctx.params.get("as_json"):
+                raise
+            click.echo(refused_as_json(problem))
+            ctx.exit(problem.exit_code)
+
 
 @click.command(
     "launch",
@@ -83,6 +95,7 @@ class _PassingOn(click.Command):
 @click.option(
     "--sidecar-config", type=click.Path(path_type=Path), metavar="FILE", help="The sidecar's --config: alerts, pace."
 )
+@with_checks
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -93,6 +106,7 @@ def command(
     no_sidecar: bool,
     sidecar_listen: str,
     sidecar_config: Path | None,
+    checks: Checks,
 ) -> None:
     """Translate, check, start, supervise."""
     vllm = installed.planned(vllm_version) if vllm_version and dry_run else installed.find()
@@ -108,6 +122,18 @@ def command(
     notes = (*translation.notes, *start_notes, *_exposure(arguments, place), *_secrets(arguments))
     for note in notes:
         _say(note.text)
+    report = checks.examine(
+        release,
+        target,
+        arguments,
+        translation.speculation,
+        starts=not dry_run,
+        installed=not (vllm_version and dry_run),
+    )
+    if checks.as_json:
+        click.echo(checks.as_report(release, shell_line(vllm_command), notes, report))
+        ctx.exit(InputError.exit_code if checks.standing(report) else 0)
+    checks.tell(report, _say)
     if dry_run:
         click.echo(shell_line(vllm_command))
         return

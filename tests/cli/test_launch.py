@@ -27,7 +27,8 @@ MODULE = "python -m vllm.entrypoints.openai.api_server"
 
 
 def plan(arguments: str, version: str = "0.32.0") -> Result:
-    return CliRunner().invoke(command, ["--dry-run", "--vllm-version", version, *shlex.split(arguments)])
+    words = ["--dry-run", "--vllm-version", version, *shlex.split(arguments)]
+    return CliRunner().invoke(command, words, env={"HF_HUB_CACHE": "/no/such/cache"})
 
 
 def specwatch(words: list[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -61,6 +62,9 @@ def test_a_plan_is_one_line_that_can_be_pasted_and_its_notes_are_apart():
         "--speculative-model, --num-speculative-tokens and --speculative-max-model-len left vLLM with 0.8.3",
         "max_model_len 8192",
         "--host 0.0.0.0",
+        "meta-llama/Meta-Llama-3.1-70B-Instruct is no folder here and not in the cache /no/such/cache",
+        "meta-llama/Llama-3.2-1B-Instruct is no folder here and not in the cache /no/such/cache",
+        "With speculation, vLLM 0.32.0",
     ]
 
 

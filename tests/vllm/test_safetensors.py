@@ -23,9 +23,11 @@ def test_a_header_tells_kind_shape_and_bytes_of_every_tensor(tmp_path: Path):
     }
 
 
+@pytest.mark.vllm
 def test_a_file_that_the_safetensors_package_wrote_is_read_as_the_package_reads_it(tmp_path: Path):
-    numpy = pytest.importorskip("numpy")
-    package = pytest.importorskip("safetensors.numpy")
+    import numpy
+    from safetensors import numpy as package
+
     content = {"a": numpy.zeros((3, 5), numpy.float32), "b": numpy.zeros((7,), numpy.int8)}
     package.save_file(content, tmp_path / "model.safetensors")
     header = read_header(tmp_path / "model.safetensors")
