@@ -29,7 +29,7 @@ from tests.support.lab import FOREIGN, HOME, TIME_SCALE, LabServer, some_prompts
 from tests.support.programs import run
 from tests.support.prometheus import Prometheus, prometheus
 
-pytestmark = [pytest.mark.vllm, pytest.mark.services, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.vllm, pytest.mark.services, pytest.mark.timeout(1800)]
 
 ALERT = "SpeculativeAcceptanceRateLow"
 RUNBOOKS = "https://example.com/specwatch/docs/runbooks"
@@ -42,7 +42,7 @@ UNTIL_ALARM = 2 * WINDOW + 5.0
 PATIENCE = 180.0
 """Seconds after which something that should happen is taken as not happening: several times what it needs."""
 
-AGREEMENT = 0.05
+AGREEMENT = 0.03
 """Sidecar and Prometheus may differ by this much on steady traffic: their windows end at different scrapes."""
 
 
@@ -148,7 +148,7 @@ def static(url: str) -> dict[str, Any]:
 async def test_the_alert_rings_at_slack_and_pagerduty_when_the_traffic_leaves_the_draft_and_resolves_on_its_return(
     lab_server: LabServer, tmp_path: Path, record_property: Callable[[str, object], None]
 ):
-    assert "--speculative-model" in lab_server.launch.output(), "the launcher says what it translated"
+    assert "left vLLM with 0.8.3: written as --speculative-config" in lab_server.launch.output()
     async with watching(lab_server, tmp_path) as loop:
         await stays_quiet_on_traffic_the_draft_was_made_for(loop)
         home = await sidecar_and_prometheus_agree(loop)
@@ -173,7 +173,7 @@ async def test_the_alert_rings_at_slack_and_pagerduty_when_the_traffic_leaves_th
 
 
 async def stays_quiet_on_traffic_the_draft_was_made_for(loop: Loop) -> None:
-    """No message in a time in which one would have come, while acceptance is high and everything works."""
+    """No message in a time in which one would have come, while acceptance is recorded and high."""
     await loop.prometheus.wait_for(f"{ACCEPTANCE} > 0.6", PATIENCE)
     end = time.monotonic() + UNTIL_ALARM
     while time.monotonic() < end:
@@ -183,7 +183,6 @@ async def stays_quiet_on_traffic_the_draft_was_made_for(loop: Loop) -> None:
         await asyncio.sleep(1.0)
     kept = (*loop.sink.slack, *loop.sink.pagerduty)
     assert [message.text for message in kept if is_about_acceptance(message)] == []
-    assert {sample.value for sample in await loop.prometheus.query("up")} == {1.0}
 
 
 async def sidecar_and_prometheus_agree(loop: Loop) -> str:

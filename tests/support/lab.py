@@ -99,6 +99,7 @@ def some_prompts(domain: str, seed: int = 1) -> list[str]:
 
 async def watched(page: str) -> dict[str, Any]:
     """What a sidecar says of its only target."""
-    async with aiohttp.ClientSession() as session, session.get(f"{page}/api/v1/signals") as response:
+    timeout = aiohttp.ClientTimeout(total=30.0)
+    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"{page}/api/v1/signals") as response:
         (target,) = (await response.json())["targets"]
     return dict(target)

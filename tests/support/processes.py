@@ -93,10 +93,6 @@ class Running:
             assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}; {self.tail()}"
             time.sleep(LOOK_EVERY)
 
-    def prints(self, text: str, seconds: float) -> None:
-        """Wait until it has printed this."""
-        self.until(f"{text!r} was printed", lambda: text in self.output(), seconds)
-
     def exit_code(self, seconds: float) -> int:
         """Its code when it ends; an AssertionError when it does not in this time."""
         deadline = time.monotonic() + seconds
