@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -81,31 +82,56 @@ def _yaml_problem(problem: Exception) -> str:
     return getattr(problem, "problem", None) or str(problem)
 
 
-def load(model: type[Config], file: Path | None, flags: Mapping[str, Any]) -> Config:
-    """Merge a file with flags (flags win; None and empty ones count as not given) and validate.
+def load(model: type[Config], file: Path | None, flags: Mapping[str, Any], variables: str = "") -> Config:
+    """Merge a file with environment variables and flags, and validate.
 
-    InputError lists every bad entry, each with its key, the file where it stands there and, for an unknown key, the
+    Flags win over variables, both over the file; None, empty tuples and empty variables count as not given.
+    ``variables`` is what the variables' names begin with, the key in upper case follows; "" reads none. InputError
+    lists every bad entry, each with its key, the file or variable where it stands there and, for an unknown key, the
     nearest known one.
     """
-    entries = read_yaml(file) if file else {}
+    in_file = read_yaml(file) if file else {}
+    in_variables = _from_environment(model, variables) if variables else {}
     given = {key: value for key, value in flags.items() if value is not None and value != ()}
     try:
-        return model.model_validate({**entries, **given})
+        return model.model_validate({**in_file, **in_variables, **given})
     except ValidationError as problem:
-        lines = [_describe(error, model, file, given) for error in problem.errors()]
+        places = {key: f"{key} in {file}" for key in in_file}
+        places |= {key: f"{variables}{key.upper()}" for key in in_variables}
+        places |= {key: key for key in given}
+        lines = [_describe(error, model, places) for error in problem.errors()]
         many = "1 entry" if len(lines) == 1 else f"{len(lines)} entries"
         raise InputError("\n  ".join([f"{many} of the configuration cannot be used:", *lines])) from None
 
 
-def _describe(error: Any, model: type[BaseModel], file: Path | None, given: Mapping[str, Any]) -> str:
-    key = ".".join(str(part) for part in error["loc"])
-    if not key:
+def _from_environment(model: type[BaseModel], prefix: str) -> dict[str, Any]:
+    texts = {key: os.environ.get(prefix + key.upper(), "") for key in model.model_fields}
+    return {key: _structured(text) for key, text in texts.items() if text}
+
+
+def _structured(text: str) -> Any:
+    """A variable's lists and mappings, written as in YAML; anything else stays text for the model to convert."""
+    if text.lstrip()[0:1] not in ("[", "{"):
+        return text
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return text
+
+
+def _describe(error: Any, model: type[BaseModel], places: Mapping[str, str]) -> str:
+    path = ".".join(str(part) for part in error["loc"])
+    if not path:
         return str(error["msg"])
-    where = f"{key} in {file}" if file and error["loc"][0] not in given else key
+    key = str(error["loc"][0])
+    where = places.get(key, key).replace(key, path, 1)
     if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(key, model.model_fields, n=1)
-        return f"{where}: unknown" + (f"; did you mean {near[0]}?" if near else "")
+        near = difflib.get_close_matches(path, model.model_fields, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        elsewhere = getattr(model, "elsewhere", "")  # what a model says of keys that belong to another place
+        return f"{where}: unknown{hint}" + (f" ({elsewhere})" if elsewhere else "")
     # YAML has lists, whatever Python makes of them.
     message = "Input should be a list" if error["type"] == "tuple_type" else error["msg"]
+    message = message.removeprefix("Value error, ")
     got = error["input"]
     return f"{where}: {message}" + (f", got {str(got)[:60]!r}" if isinstance(got, str | int | float) else "")

@@ -137,3 +137,25 @@ def test_loopback_is_what_only_this_machine_reaches(host):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "", "localhost.example.com", "127.0.0.1.example.com"])
 def test_other_addresses_are_reached_from_elsewhere(host):
     assert not is_loopback(host)
+
+
+def test_variables_win_over_the_file_and_flags_over_them(file, monkeypatch):
+    file.write_text("interval: 30\ntimeout: 2\n")
+    monkeypatch.setenv("TEST_INTERVAL", "20")
+    monkeypatch.setenv("TEST_TIMEOUT", "")
+    assert load(SidecarConfig, file, {}).interval == 30
+    config = load(SidecarConfig, file, {}, "TEST_")
+    assert (config.interval, config.timeout) == (20, 2)
+    assert load(SidecarConfig, file, {"interval": 10.0}, "TEST_").interval == 10
+
+
+def test_a_variable_holds_lists_as_yaml_has_them(monkeypatch):
+    monkeypatch.setenv("TEST_TARGET", "[http://a:1, http://b:2]")
+    assert load(SidecarConfig, None, {}, "TEST_").target == ("http://a:1", "http://b:2")
+
+
+@pytest.mark.parametrize("text", ["[http://a", "http://a"])
+def test_a_bad_variable_is_named_by_its_own_name(monkeypatch, text):
+    monkeypatch.setenv("TEST_TARGET", text)
+    with pytest.raises(InputError, match="TEST_TARGET: Input should be a list, got"):
+        load(SidecarConfig, None, {}, "TEST_")

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from specwatch.cli.launch_plan import put_together, slips
 from specwatch.cli.launch_preflight import Checks, refused_as_json, with_checks
 from specwatch.errors import InputError
 from specwatch.vllm import installed, launch_record
@@ -25,8 +27,6 @@ from specwatch.vllm.secrets import SECRET_FLAGS, secret_flags, shell_line
 from specwatch.vllm.speculation import Note
 from specwatch.vllm.translation import target_model, translate
 
-READY_TIMEOUT = 1800.0
-"""Seconds: 140 GB of weights over a 1 Gbit/s network take 1120, compiling comes on top."""
 HELP = """Start vLLM, and a sidecar that watches it.
 
 Every other option is vLLM's and is passed on in its place. Flags on speculation may be those of any release
@@ -39,8 +39,21 @@ vLLM unread.
     --tensor-parallel-size 4 --num-speculative-tokens 5 \\
     --speculative-model meta-llama/Llama-3.2-1B-Instruct
 
+The same as a plan, in names that hold for every release (examples/launch):
+
+\b
+  target: meta-llama/Llama-3.1-70B-Instruct
+  draft: meta-llama/Llama-3.2-1B-Instruct
+  num_speculative_tokens: 5
+  vllm: {tensor-parallel-size: 4}
+
+Every key of a plan may also be an environment variable, SPECWATCH_LAUNCH_ and its name in upper case:
+SPECWATCH_LAUNCH_DRAFT. Options win over variables, both over the plan.
+
 Ends with vLLM's exit code. SIGTERM and Ctrl-C are passed on to vLLM; a second one kills it.
 """
+OWN_NAMES = ("target", "draft", "method")
+"""Options that mean what flags of vLLM mean too."""
 _VERBATIM = "specwatch.verbatim"
 
 
@@ -74,44 +87,34 @@ class _PassingOn(click.Command):
     options_metavar="[OPTIONS OF SPECWATCH AND OF VLLM]",
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="")
+@click.option("--plan", type=click.Path(path_type=Path), metavar="FILE", help="Launch plan in YAML.")
+@click.option("--target", metavar="MODEL", help="The model to serve: vLLM's --model.")
+@click.option("--draft", metavar="MODEL", help="The draft model, or the head that drafts.")
+@click.option("--method", help="How to draft; specwatch methods lists them.  [default: found out from the draft]")
 @click.option("--dry-run", is_flag=True, help="Print vLLM's command on one line instead of starting it.")
 @click.option("--vllm-version", metavar="X", help="Plan for this release instead of the installed one.")
 @click.option(
     "--ready-timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=READY_TIMEOUT,
-    show_default=True,
+    type=float,
     metavar="SECONDS",
-    help="Stop vLLM when it has not answered /health after this time.",
+    help="Stop vLLM when it has not answered /health after this time.  [default: 1800]",
 )
-@click.option("--no-sidecar", is_flag=True, help="Start vLLM alone.")
-@click.option(
-    "--sidecar-listen",
-    default="127.0.0.1:9108",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Where the sidecar serves.",
-)
+@click.option("--sidecar/--no-sidecar", default=None, help="Start a sidecar, or vLLM alone.  [default: sidecar]")
+@click.option("--sidecar-listen", metavar="HOST:PORT", help="Where the sidecar serves.  [default: 127.0.0.1:9108]")
 @click.option(
     "--sidecar-config", type=click.Path(path_type=Path), metavar="FILE", help="The sidecar's --config: alerts, pace."
 )
 @with_checks
 @click.pass_context
 def command(
-    ctx: click.Context,
-    words: tuple[str, ...],
-    dry_run: bool,
-    vllm_version: str | None,
-    ready_timeout: float,
-    no_sidecar: bool,
-    sidecar_listen: str,
-    sidecar_config: Path | None,
-    checks: Checks,
+    ctx: click.Context, /, words: tuple[str, ...], plan: Path | None, dry_run: bool, checks: Checks, **flags: Any
 ) -> None:
-    """Translate, check, start, supervise."""
-    vllm = installed.planned(vllm_version) if vllm_version and dry_run else installed.find()
-    release = Release.parse(vllm_version) if vllm_version else vllm.release
-    line = read(words)
+    """Put together, translate, check, start, supervise."""
+    typed = [key for key in OWN_NAMES if ctx.get_parameter_source(key) is ParameterSource.COMMANDLINE]
+    settings, line = put_together(read(words), plan, flags, typed)
+    version = settings.vllm_version
+    vllm = installed.planned(version) if version and dry_run else installed.find()
+    release = Release.parse(version) if version else vllm.release
     translation = translate(line, release)
     arguments = (*translation.arguments, *ctx.meta.get(_VERBATIM, ()))
     target = target_model(arguments)
@@ -119,7 +122,8 @@ def command(
         raise InputError("no model to serve: add --model NAME, a folder or a repository")
     place = endpoint(arguments)
     vllm_command, start_notes = installed.start_command(vllm, arguments)
-    notes = (*translation.notes, *start_notes, *_exposure(arguments, place), *_secrets(arguments))
+    remarks = (*start_notes, *_exposure(arguments, place), *_secrets(arguments))
+    notes = (*slips(option.name or "" for option in ctx.command.params), *translation.notes, *remarks)
     for note in notes:
         _say(note.text)
     report = checks.examine(
@@ -128,7 +132,7 @@ def command(
         arguments,
         translation.speculation,
         starts=not dry_run,
-        installed=not (vllm_version and dry_run),
+        installed=not (version and dry_run),
     )
     if checks.as_json:
         click.echo(checks.as_report(release, shell_line(vllm_command), notes, report))
@@ -137,7 +141,7 @@ def command(
     if dry_run:
         click.echo(shell_line(vllm_command))
         return
-    sidecar = None if no_sidecar else _sidecar_place(place, sidecar_listen)
+    sidecar = _sidecar_place(place, settings.sidecar_listen) if settings.sidecar else None
     if place is not None:
         refuse_taken(place, "--port", "Stop what listens there, or choose another --port.")
     with tempfile.TemporaryDirectory(prefix="specwatch-", dir=_runtime_folder()) as folder:
@@ -147,8 +151,8 @@ def command(
         launch = Launch(
             vllm_command,
             place,
-            ready_timeout,
-            _sidecar_command(place, _target_name(arguments, target), sidecar, record, sidecar_config),
+            settings.ready_timeout,
+            _sidecar_command(place, _target_name(arguments, target), sidecar, record, settings.sidecar_config),
         )
         code = run(launch, _say)
     ctx.exit(code)

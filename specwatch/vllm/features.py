@@ -40,6 +40,7 @@ class Style(Enum):
     JSON = "one JSON object"
     DOTTED = "the object key by key"
     SHORT = "flags for the main keys, and the object"
+    PLAN = "specwatch's own names, which no release takes"
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,8 @@ ALTERNATIVES: Mapping[str, tuple[str, ...]] = {
 """Nearest methods, best first, where one is missing; others get ngram."""
 
 MODEL_NEEDED = ("draft_model", "eagle", "eagle3", "medusa", "mlp_speculator", "dflash", "custom_class")
+WITHOUT_DRAFT = ("ngram", "ngram_gpu", "suffix", "extract_hidden_states")
+"""Methods that have no draft of their own."""
 TOKENS_FROM_MODEL = ("suffix", "mtp", "deepseek_mtp", "ernie_mtp", "qwen3_next_mtp", "mlp_speculator", "dspark")
 """Methods that bring their own K: it may be left out."""
 

@@ -151,7 +151,8 @@ def _keep_window(options: dict[str, Any], line: CommandLine, release: Release) -
     Left to themselves, the flags take a smallest match of 1; the JSON makes both ends 5, or both the one given.
     """
     least, most = options.get("prompt_lookup_min"), options.get("prompt_lookup_max")
-    if _legacy(release) == (Style.LEGACY in line.styles) or (least is not None and most is not None):
+    as_flags = Style.LEGACY in line.styles and Style.PLAN not in line.styles
+    if _legacy(release) == as_flags or (least is not None and most is not None):
         return []
     if _legacy(release):
         window = {"prompt_lookup_max": most or least or 5, "prompt_lookup_min": least or most or 5}
@@ -174,7 +175,7 @@ def _fits(asked: Speculation, plan: Speculation, line: CommandLine, release: Rel
     named = plan.method == asked.method or (asked.method is None and not _naming_matters(plan, release))
     unchanged = replace(plan, method=asked.method) == asked
     used = [flag for flag in FLAGS if flag.name in line.flags]
-    exist = all(flag.exists.holds(release) for flag in used) and Style.DOTTED not in line.styles
+    exist = all(flag.exists.holds(release) for flag in used) and not line.styles & {Style.DOTTED, Style.PLAN}
     complete = V2_BLOCK_MANAGER in used or not features.V2_BLOCK_MANAGER_NEEDED.holds(release)
     return named and unchanged and exist and complete
 

@@ -138,7 +138,7 @@ def test_help_lists_the_options_of_specwatch(flag):
 
 def test_a_plan_needs_neither_vllm_nor_torch_nor_the_sidecar():
     words = ["launch", "--dry-run", "--vllm-version", "0.9.2", *shlex.split(ARTICLE)]
-    heavy = {"vllm", "torch", "aiohttp", "fastapi", "pydantic", "yaml"}
+    heavy = {"vllm", "torch", "transformers", "aiohttp", "fastapi", "prometheus_client", "rich"}
     script = (
         "import sys; from specwatch.cli import specwatch; "
         f"specwatch({words!r}, standalone_mode=False); print(sorted({heavy!r} & set(sys.modules)))"
