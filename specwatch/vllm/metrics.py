@@ -85,6 +85,12 @@ MAX_ENGINES = 1024
 """More engines on one page than any data-parallel deployment has: such a page is hostile or broken."""
 MAX_POSITIONS = 64
 """More draft positions than any method proposes."""
+MOST_DIGITS = 9
+"""Digits of a position that are read as a number at all."""
+MAX_LINES = 100_000
+"""Wanted series on one page: a page of MAX_ENGINES engines at K = 5 has about 20,000."""
+SHOWN = 80
+"""Characters of a page that an error repeats."""
 
 _WANTED = frozenset(
     [
@@ -166,10 +172,10 @@ def read_page(text: str) -> Snapshot:
     """Read a page in Prometheus' text format.
 
     Raises PageError for text that is no metrics page, ends in the middle of a line, repeats a series, or
-    holds more engines or positions than any server has. A NaN counter counts as absent.
+    holds more engines, positions or series than any server has. A value that is no finite number counts as absent.
     """
     names, lines = _select(text)
-    samples = [s for s in _parse(lines) if not math.isnan(s.value)]
+    samples = [s for s in _parse(lines) if math.isfinite(s.value)]
     dialect = _dialect(names, samples)
     return Snapshot(
         dialect=dialect,
@@ -186,7 +192,8 @@ def _select(text: str) -> tuple[set[str], list[str]]:
         raise PageError("the page ends in the middle of a line: it was cut off on the way")
     names: set[str] = set()
     lines: list[str] = []
-    for line in text.splitlines():
+    # Only a newline ends a line: a label may hold other characters that Python would split at.
+    for line in text.split("\n"):
         if line.startswith("#"):
             words = line.split(" ", 3)
             if len(words) == 4 and words[1] == "TYPE":
@@ -195,6 +202,8 @@ def _select(text: str) -> tuple[set[str], list[str]]:
         name = line.split("{", 1)[0].split(" ", 1)[0]
         if name in _WANTED:
             lines.append(line)
+            if len(lines) > MAX_LINES:
+                raise PageError(f"the page holds more than {MAX_LINES} series about speculation and load")
         if name:
             names.add(name)
     if not names:
@@ -207,7 +216,7 @@ def _parse(lines: Iterable[str]) -> Iterator[Sample]:
     try:
         families = list(text_string_to_metric_families("\n".join(lines) + "\n"))
     except (ValueError, KeyError, IndexError) as problem:
-        raise PageError(f"the page is not in Prometheus' text format: {problem}") from None
+        raise PageError(f"the page is not in Prometheus' text format: {str(problem)[:SHOWN]}") from None
     for family in families:
         for sample in family.samples:
             key = (sample.name, tuple(sorted(sample.labels.items())))
@@ -270,7 +279,7 @@ def _engine(samples: Iterable[Sample], dialect: Dialect) -> EngineSnapshot:
 
 
 def _position(label: str) -> int:
-    if not label.isdecimal() or int(label) >= MAX_POSITIONS:
+    if not label.isdecimal() or len(label) > MOST_DIGITS or int(label) >= MAX_POSITIONS:
         raise PageError(f"the page names draft position {label[:20]!r}; positions run from 0 to {MAX_POSITIONS - 1}")
     return int(label)
 

@@ -124,6 +124,28 @@ def test_a_model_name_with_quotes_and_backslashes_arrives_as_it_was():
     assert read_page(text).model_name == 'a"b\\c'
 
 
+@pytest.mark.parametrize("name", ["a\u2028b", "a\x85b", "a\rb", "a\x0cb"])
+def test_a_model_name_may_hold_what_python_takes_for_the_end_of_a_line(name: str):
+    text = page_text("vllm-0.32.0-v1-draft_model-es").replace("./lab_target", name)
+    assert read_page(text).model_name == name
+
+
+def test_an_infinite_counter_counts_as_absent():
+    text = 'vllm:generation_tokens_total{engine="0"} +Inf\nvllm:num_requests_running{engine="0"} 1\n'
+    assert read_page(text).engines["0"].counters == {}
+
+
+def test_an_error_repeats_little_of_the_page():
+    with pytest.raises(PageError) as caught:
+        read_page('vllm:generation_tokens_total{engine="0" ' + "x" * 100_000 + "\n")
+    assert len(str(caught.value)) < 200
+
+
+def test_a_page_of_more_series_than_any_server_has_is_refused_before_it_is_parsed():
+    with pytest.raises(PageError, match="more than 100000 series"):
+        read_page('vllm:num_requests_running{engine="0"} 1\n' * 100_001)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -134,6 +156,7 @@ def test_a_model_name_with_quotes_and_backslashes_arrives_as_it_was():
         ('vllm:generation_tokens_total{engine="0"} 1\nvllm:generation_tokens_total{engine="0"} 2\n', "two values"),
         ('vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="1e9"} 1\n', "position"),
         ('vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="999999"} 1\n', "position"),
+        (f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{"9" * 5000}"}} 1\n', "position"),
     ],
 )
 def test_a_page_that_cannot_be_read_is_refused_with_the_reason(text: str, words: str):
