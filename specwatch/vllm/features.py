@@ -152,17 +152,6 @@ V0_METHODS = (
 
 NAMED_METHOD_NEEDED = fact("method", "0.9.0", "0.10.0", "0.9 runs it on the slower V0 engine unless it is named")
 
-NEEDS: Mapping[str, str] = {
-    "draft_model": "a small model with the target's tokenizer",
-    "ngram": "nothing but text that repeats its prompt",
-    "ngram_gpu": "nothing but text that repeats its prompt",
-    "suffix": "the arctic-inference package",
-    "eagle": "a head trained for this target",
-    "eagle3": "a head trained for this target",
-    "mtp": "a target that carries its own prediction head",
-}
-"""What the usual methods need, for a user who has to choose another one."""
-
 ALTERNATIVES: Mapping[str, tuple[str, ...]] = {
     "draft_model": ("eagle3", "eagle", "ngram"),
     "mlp_speculator": ("eagle3", "eagle", "draft_model", "ngram"),

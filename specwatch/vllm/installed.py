@@ -22,6 +22,10 @@ MISSING = (
 )
 
 
+class MissingVllm(SpecwatchError):
+    """No vLLM is installed beside specwatch; the text says how to install one."""
+
+
 @dataclass(frozen=True)
 class Vllm:
     """A vLLM to start, or to plan for."""
@@ -38,10 +42,10 @@ def planned(version: str) -> Vllm:
 
 
 def find() -> Vllm:
-    """The vLLM in this interpreter's environment; SpecwatchError, with what to install, where there is none."""
+    """The vLLM in this interpreter's environment; MissingVllm, with what to install, where there is none."""
     package = importlib.util.find_spec("vllm")
     if package is None or package.origin is None:
-        raise SpecwatchError(MISSING)
+        raise MissingVllm(MISSING)
     names = [name for name in _DISTRIBUTIONS if _version(name)]
     # Scanning every distribution takes a third of a second, so only a vLLM of another name pays for it.
     names = names or importlib.metadata.packages_distributions().get("vllm", [])

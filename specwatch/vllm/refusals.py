@@ -11,6 +11,7 @@ from typing import Any
 from specwatch.errors import InputError
 from specwatch.vllm import features
 from specwatch.vllm.arguments import option, present
+from specwatch.vllm.methods import GUIDES
 from specwatch.vllm.releases import Fact, Release, coming, ended, holding, names
 from specwatch.vllm.speculation import Speculation
 
@@ -65,9 +66,9 @@ def _why(facts: Sequence[Fact], name: str, release: Release) -> str:
 def _nearest(method: str, release: Release) -> str:
     known = names(features.METHODS, release)
     usable = [name for name in features.ALTERNATIVES.get(method, ("ngram",)) if name in known]
-    if method.endswith("mtp"):
-        usable = [name for name in known if name.endswith("mtp")] or usable
-    described = [f"{name} ({features.NEEDS[name]})" if name in features.NEEDS else name for name in usable]
+    described = [f"{name} ({GUIDES[name].needs})" for name in usable]
+    if method.endswith("mtp"):  # the same by other names
+        described = [name for name in known if name.endswith("mtp")] or described
     return f"On {release} the nearest that works: {', or '.join(described) or 'no speculation'}."
 
 

@@ -133,8 +133,7 @@ def test_every_flag_sets_a_key_that_exists_as_long_as_the_flag():
             assert keys[flag.key].until is None or flag.exists.until <= keys[flag.key].until, flag.name
 
 
-def test_alternatives_and_needs_are_methods():
+def test_alternatives_are_methods():
     known = {fact.name for fact in features.METHODS}
-    assert set(features.NEEDS) <= known
     assert set(features.ALTERNATIVES) <= known
     assert {name for offered in features.ALTERNATIVES.values() for name in offered} <= known
