@@ -7,13 +7,16 @@ import math
 import struct
 from pathlib import Path
 
+SIZES = {"F32": 4, "I32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1, "U8": 1}
+"""Bytes of one number of each kind."""
 
-def safetensors(file: Path, shapes: dict[str, list[int]]) -> None:
-    """Write a safetensors file of 16-bit zeros: length of the header, header, data."""
+
+def safetensors(file: Path, shapes: dict[str, list[int]], dtype: str = "BF16") -> None:
+    """Write a safetensors file of zeros: length of the header, header, data."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, shape in shapes.items():
-        begin, end = end, end + 2 * math.prod(shape)
-        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
+        begin, end = end, end + SIZES[dtype] * math.prod(shape)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     file.write_bytes(struct.pack("<Q", len(text)) + text + bytes(end))
