@@ -15,7 +15,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from specwatch.cli.launch_plan import put_together, slips
+from specwatch.cli.launch_plan import limited, put_together, slips
 from specwatch.cli.launch_preflight import Checks, refused_as_json, with_checks
 from specwatch.errors import InputError
 from specwatch.vllm import installed, launch_record
@@ -91,6 +91,18 @@ class _PassingOn(click.Command):
 @click.option("--target", metavar="MODEL", help="The model to serve: vLLM's --model.")
 @click.option("--draft", metavar="MODEL", help="The draft model, or the head that drafts.")
 @click.option("--method", help="How to draft; specwatch methods lists them.  [default: found out from the draft]")
+@click.option(
+    "--max-spec-concurrency",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Draft less as more requests run, and nothing beyond N of them.",
+)
+@click.option(
+    "--calibration",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draft as many tokens at each batch size as were measured to pay.",
+)
 @click.option("--dry-run", is_flag=True, help="Print vLLM's command on one line instead of starting it.")
 @click.option("--vllm-version", metavar="X", help="Plan for this release instead of the installed one.")
 @click.option(
@@ -112,6 +124,7 @@ def command(
     """Put together, translate, check, start, supervise."""
     typed = [key for key in OWN_NAMES if ctx.get_parameter_source(key) is ParameterSource.COMMANDLINE]
     settings, line = put_together(read(words), plan, flags, typed)
+    line, calibration = limited(line, settings)
     version = settings.vllm_version
     vllm = installed.planned(version) if version and dry_run else installed.find()
     release = Release.parse(version) if version else vllm.release
@@ -120,6 +133,8 @@ def command(
     target = target_model(arguments)
     if target is None:
         raise InputError("no model to serve: add --model NAME, a folder or a repository")
+    if calibration is not None and translation.speculation is not None:
+        calibration.refuse_another(target, translation.speculation)
     place = endpoint(arguments)
     vllm_command, start_notes = installed.start_command(vllm, arguments)
     remarks = (*start_notes, *_exposure(arguments, place), *_secrets(arguments))

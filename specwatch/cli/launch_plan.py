@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from specwatch.config import load
 from specwatch.errors import InputError
 from specwatch.vllm import plan
 from specwatch.vllm.arguments import option
+from specwatch.vllm.calibration import Calibration, read
 from specwatch.vllm.plan import LaunchPlan
 from specwatch.vllm.speculation import CommandLine, Note
 
@@ -41,6 +43,21 @@ def put_together(
             raise InputError(f"{key} is given twice: {flags[key]} by --{key} and {asked[key]} by an option of vLLM")
     settings = load(LaunchPlan, file, {**flags, **asked}, VARIABLES)
     return settings, plan.merged(line, settings, unnamed)
+
+
+def limited(line: CommandLine, settings: LaunchPlan) -> tuple[CommandLine, Calibration | None]:
+    """The command line with what the plan says about many requests at a time; InputError without speculation."""
+    limit, file = settings.max_spec_concurrency, settings.calibration
+    if limit is None and file is None:
+        return line, None
+    if line.speculation is None:
+        asked = "--calibration" if limit is None else "--max-spec-concurrency"
+        raise InputError(f"{asked}: the plan asks for no speculation, so there is none to limit")
+    speculation = replace(line.speculation, max_concurrency=limit)
+    if file is None:
+        return replace(line, speculation=speculation), None
+    calibration = read(file)
+    return replace(line, speculation=calibration.applied(speculation)), calibration
 
 
 def slips(options: Iterable[str]) -> list[Note]:

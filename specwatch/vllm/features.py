@@ -262,6 +262,11 @@ RENAMED_VALUES = (("draft_sample_method", "gumbel", "probabilistic"),)
 """Key and two names of one value: whichever the release knows is written."""
 
 
+_NO_SCHEDULE = "vLLM switches the schedule off there and goes on drafting; leave it out, or choose another method"
+SCHEDULE_UNHEEDED = {name: fact(name, "0.33.0", "", _NO_SCHEDULE) for name in ("suffix", "custom_class", "ngram_gpu")}
+"""Methods with which a release does not follow num_speculative_tokens_per_batch_size."""
+
+
 @dataclass(frozen=True)
 class Conflict:
     """A flag that a release cannot have together with speculation when its number is above 1."""

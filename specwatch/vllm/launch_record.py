@@ -14,8 +14,8 @@ from typing import Any
 
 from specwatch.errors import InputError
 from specwatch.vllm.checkpoint import parameters
-from specwatch.vllm.refusals import SCHEDULE
 from specwatch.vllm.releases import Release
+from specwatch.vllm.schedule import SCHEDULE
 from specwatch.vllm.speculation import Speculation
 
 FORMAT = 1

@@ -59,6 +59,10 @@ class LaunchPlan(BaseModel):
     draft: Text | None = None
     method: Text | None = None
     num_speculative_tokens: Count | None = None
+    max_spec_concurrency: Count | None = None
+    """Running requests up to which it may draft."""
+    calibration: Path | None = None
+    """A measurement to take K by batch size from."""
 
     # The other keys of --speculative-config. Their meaning, and the releases that have them, are vLLM's.
     acceptance_method: Text | None = None
@@ -118,7 +122,7 @@ class LaunchPlan(BaseModel):
 
     @property
     def describes_server(self) -> bool:
-        """Whether it says anything about vLLM, and not only about how to launch it."""
+        """Whether it says what to serve or how to draft, and not only how to launch that."""
         return not self.model_fields_set <= _ABOUT_LAUNCH
 
     @field_validator("vllm")
@@ -130,7 +134,11 @@ class LaunchPlan(BaseModel):
         return options
 
 
-_ABOUT_LAUNCH = {"vllm_version", "ready_timeout", "sidecar", "sidecar_listen", "sidecar_config"}
+_ABOUT_LAUNCH = {
+    *("max_spec_concurrency", "calibration"),
+    *("vllm_version", "ready_timeout", "sidecar", "sidecar_listen", "sidecar_config"),
+}
+"""Entries that leave a command line beside them in its own words."""
 
 
 def flag_of(name: str) -> str:

@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from itertools import pairwise
-from typing import Any
 
 from specwatch.errors import InputError
-from specwatch.vllm import features
+from specwatch.vllm import features, schedule
 from specwatch.vllm.arguments import option, present
 from specwatch.vllm.methods import GUIDES
 from specwatch.vllm.releases import Fact, Release, coming, ended, holding, names
+from specwatch.vllm.schedule import BATCH_LIMIT, SCHEDULE
 from specwatch.vllm.speculation import Speculation
-
-SCHEDULE = "num_speculative_tokens_per_batch_size"
-_BATCH_LIMIT = "disable_by_batch_size"
 
 
 def check(speculation: Speculation, rest: Sequence[str], release: Release) -> None:
@@ -101,8 +97,8 @@ def _tokens(speculation: Speculation, _rest: Sequence[str], _release: Release) -
 
 def _keys(speculation: Speculation, _rest: Sequence[str], release: Release) -> None:
     for key, value in speculation.options.items():
-        if key == _BATCH_LIMIT:
-            _batch_limit(speculation, value, release)
+        if key == BATCH_LIMIT:
+            schedule.refuse_batch_limit(speculation, value, release)
         elif key == "tensor_parallel_size":
             raise InputError(f"{key}: vLLM refuses this key for a draft; it is called draft_tensor_parallel_size")
         elif not holding(features.KEYS, key, release):
@@ -117,27 +113,6 @@ def _missing_key(key: str, release: Release) -> None:
     known = names(features.KEYS, release)
     near = _hint(key, known) or f": it has {', '.join(known)}"
     raise InputError(f"{key}: no key of vLLM {release} (0.9.1 to 0.15 would ignore it in silence){near}")
-
-
-def _batch_limit(speculation: Speculation, value: Any, release: Release) -> None:
-    """Only the V0 engine stops drafting at a batch size that is one number."""
-    method, tokens = speculation.method or "", speculation.num_speculative_tokens
-    if holding(features.V0_METHODS, method, release):
-        return
-    gone = ended(features.KEYS, _BATCH_LIMIT, release)
-    reason = gone.reason if gone else "the V1 engine accepts it and never reads it"
-    since = next(fact.since for fact in features.KEYS if fact.name == SCHEDULE)
-    if release.numbers < since.numbers:
-        remedy = (
-            f"Leave it out; vLLM {since} has {SCHEDULE} for it. Until then, serve the busy hours without "
-            "speculation or cap the batch with --max-num-seqs."
-        )
-    elif isinstance(value, int) and value > 1:
-        schedule = json.dumps([[1, value - 1, tokens or features.USUAL_TOKENS], [value, value, 0]])
-        remedy = f'Write "{SCHEDULE}": {schedule} in its place: K by batch size, the last one for all above.'
-    else:
-        remedy = f"Use {SCHEDULE}, K by batch size."
-    raise InputError(f"{_BATCH_LIMIT} {value}: no effect on vLLM {release} with {method}: {reason}. {remedy}")
 
 
 def _values(speculation: Speculation, _rest: Sequence[str], release: Release) -> None:
@@ -184,30 +159,11 @@ def _draft_length(length: int | None, rest: Sequence[str]) -> None:
         )
 
 
-def _schedule(speculation: Speculation, _rest: Sequence[str], _release: Release) -> None:
-    """What vLLM finds wrong with a schedule only when the engine starts."""
-    if SCHEDULE not in speculation.options:
-        return
-    schedule = speculation.options[SCHEDULE]
-    example = (
-        f"{SCHEDULE}: a list of [first batch size, last batch size, K] is needed, such as [[1, 16, 5], [17, 64, 0]]"
-    )
-    if not isinstance(schedule, list) or not schedule:
-        raise InputError(example)
-    for entry in schedule:
-        if not _is_range(entry):
-            raise InputError(f"{example}, not {json.dumps(entry)}: sizes from 1 on, first <= last, K from 0 on")
-    ordered = sorted(schedule)
-    if ordered[0][0] != 1:
-        raise InputError(f"{SCHEDULE}: it must start at batch size 1, not {ordered[0][0]}")
-    for before, after in pairwise(ordered):
-        if after[0] <= before[1]:
-            raise InputError(f"{SCHEDULE}: {before} and {after} overlap")
-
-
-def _is_range(entry: Any) -> bool:
-    whole = isinstance(entry, list) and len(entry) == 3 and all(type(number) is int for number in entry)
-    return whole and 1 <= entry[0] <= entry[1] and entry[2] >= 0
+def _schedule(speculation: Speculation, rest: Sequence[str], release: Release) -> None:
+    if SCHEDULE in speculation.options:
+        schedule.check(speculation.options[SCHEDULE])
+        replicas = option(rest, "--data-parallel-size", "-dp") or "1"
+        schedule.refuse_unheeded(speculation, int(replicas) if replicas.isdigit() else 1, release)
 
 
 def _neighbours(speculation: Speculation, rest: Sequence[str], release: Release) -> None:

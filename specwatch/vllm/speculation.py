@@ -33,6 +33,8 @@ class Speculation:
     num_speculative_tokens: int | None = None
     """K, the draft tokens per step; None: the model's own."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    max_concurrency: int | None = None
+    """Running requests up to which it may draft, whatever the release calls that; None: always."""
 
     def config(self) -> dict[str, Any]:
         """The value of ``--speculative-config``, the three main keys first, unset ones left out."""

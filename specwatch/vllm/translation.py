@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specwatch.errors import InputError
-from specwatch.vllm import features, refusals
+from specwatch.vllm import features, refusals, schedule
 from specwatch.vllm.arguments import file_options, option, present
 from specwatch.vllm.checkpoint import configuration
 from specwatch.vllm.features import FLAGS, SPECULATIVE_CONFIG, V2_BLOCK_MANAGER, Kind, Style
 from specwatch.vllm.releases import Release, holding
+from specwatch.vllm.schedule import SCHEDULE
 from specwatch.vllm.speculation import CommandLine, Note, Speculation
 
 _NGRAM_METHODS = ("ngram", "ngram_gpu")
@@ -96,7 +97,8 @@ def _adapt(asked: Speculation, line: CommandLine, release: Release) -> tuple[Spe
     notes += _drop_harmless(options, release)
     if method in _NGRAM_METHODS:
         notes += _keep_window(options, line, release)
-    return replace(asked, method=method, options=options), notes
+    plan, limits = schedule.limited(replace(asked, method=method, options=options), release)
+    return plan, notes + limits
 
 
 def _infer(asked: Speculation, target: str | None, release: Release) -> str:
@@ -209,15 +211,9 @@ def _remarks(plan: Speculation, line: CommandLine, release: Release) -> list[Not
     if line.speculation is not None and line.speculation.method is None and _naming_matters(plan, release):
         reason = features.NAMED_METHOD_NEEDED.reason
         notes.append(Note("method", f"method {plan.method} is written out: vLLM {reason}"))
-    return notes + _schedule_remarks(plan)
-
-
-def _schedule_remarks(plan: Speculation) -> list[Note]:
-    most = max((entry[2] for entry in plan.options.get(refusals.SCHEDULE, [])), default=0)
-    tokens = plan.num_speculative_tokens
-    if tokens is None or most <= tokens:
-        return []
-    return [Note(refusals.SCHEDULE, f"K {most} in the schedule is cut to num_speculative_tokens {tokens}")]
+    if SCHEDULE in plan.options:
+        notes += schedule.remarks(plan.options[SCHEDULE], tokens)
+    return notes
 
 
 def _write(plan: Speculation, line: CommandLine, release: Release) -> tuple[list[str], list[Note]]:

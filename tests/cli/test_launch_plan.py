@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from specwatch.cli import specwatch
 from specwatch.errors import InputError
+from specwatch.vllm.schedule import SCHEDULE
 from tests.support.programs import ROOT
 
 EXAMPLES = ROOT / "examples" / "launch"
@@ -139,3 +141,35 @@ def test_a_misspelt_variable_is_remarked_and_foreign_ones_are_not(file):
     assert result.stdout == command()
     assert "SPECWATCH_LAUNCH_DRAFFT is not read; did you mean SPECWATCH_LAUNCH_DRAFT?" in result.stderr
     assert "SERVICE_HOST" not in result.stderr
+
+
+def test_a_limit_becomes_what_the_release_has_for_it(file):
+    limit = f"--plan {file} --max-spec-concurrency 32"
+    assert f'"{SCHEDULE}": [[1, 16, 5], [17, 32, 3], [33, 33, 0]]' in planned(f"{limit} --vllm-version 0.32.0").stdout
+    assert '"disable_by_batch_size": 33' in planned(f"{limit} --vllm-version 0.9.2").stdout
+    assert "--speculative-disable-by-batch-size 33" in planned(f"{limit} --vllm-version 0.7.3").stdout
+    assert "vLLM 0.20.0 cannot stop drafting by batch size" in refusal(limit)
+
+
+def test_a_limit_leaves_the_window_of_the_old_flags_as_it_was():
+    flags = "--model M --speculative-model '[ngram]' --num-speculative-tokens 4 --ngram-prompt-lookup-max 4"
+    said = planned(f"{flags} --max-spec-concurrency 2 --vllm-version 0.32.0").stdout
+    assert '"prompt_lookup_max": 4, "prompt_lookup_min": 1' in said
+
+
+def test_there_is_nothing_to_limit_without_speculation(tmp_path):
+    assert "--max-spec-concurrency: the plan asks for no speculation" in refusal("--target T --max-spec-concurrency 3")
+    assert "--calibration: the plan asks for no speculation" in refusal(f"--target T --calibration {tmp_path}/none")
+
+
+def test_a_calibration_is_followed_where_it_was_measured_on_this_plan(file, tmp_path):
+    measured = tmp_path / "calibration.json"
+    advice = {"num_speculative_tokens": 5, "schedule": [[1, 24, 5], [25, 25, 0]]}
+    content = {"format": 1, "target": "T", "method": "draft_model", "draft": "D", "recommended": advice}
+    measured.write_text(json.dumps(content))
+    words = f"--plan {file} --vllm-version 0.32.0 --calibration {measured}"
+    assert f'"{SCHEDULE}": [[1, 24, 5], [25, 25, 0]]' in planned(words).stdout
+    assert "it was measured with draft D, not E: measure this plan" in refusal(f"{words} --draft E")
+    assert "num_speculative_tokens 5, not 3" in refusal(f"{words} --num-speculative-tokens 3")
+    file.write_text(file.read_text().replace("num_speculative_tokens: 5\n", f"calibration: {measured}\n"))
+    assert '"num_speculative_tokens": 5' in planned(f"--plan {file} --vllm-version 0.32.0").stdout

@@ -239,13 +239,14 @@ def test_ngrams_new_defaults_are_written_out_for_an_old_release(keys, window):
             f"{DRAFT} --speculative-disable-by-batch-size 32",
             "disable_by_batch_size 32: no effect on vLLM 0.32.0 with draft_model: the V1 engine never read it and "
             '0.17.0 removed it. Write "num_speculative_tokens_per_batch_size": [[1, 31, 5], [32, 32, 0]] in its place: '
-            "K by batch size, the last one for all above.",
+            "K by batch size, the last one for all above; or --max-spec-concurrency 31, which steps down to it.",
         ),
         (
             "0.15.0",
             f"{DRAFT} --speculative-disable-by-batch-size 32",
             "disable_by_batch_size 32: no effect on vLLM 0.15.0 with draft_model: the V1 engine accepts it and never "
-            "reads it. Leave it out; vLLM 0.24.0 has num_speculative_tokens_per_batch_size for it.",
+            "reads it. Leave it out. vLLM 0.24.0 has num_speculative_tokens_per_batch_size for it. Until then cap the "
+            "batch, --max-num-seqs 31: more requests wait for their turn; or serve the busy hours without speculation.",
         ),
         ("0.9.2", f"{NGRAM} --speculative-disable-by-batch-size 32", "no effect on vLLM 0.9.2 with ngram"),
         (
