@@ -82,17 +82,24 @@ def _model(speculation: Speculation, _rest: Sequence[str], _release: Release) ->
 
 
 def _tokens(speculation: Speculation, _rest: Sequence[str], _release: Release) -> None:
-    tokens = speculation.num_speculative_tokens
-    if tokens is None and speculation.method not in features.TOKENS_FROM_MODEL:
+    tokens, method = speculation.num_speculative_tokens, speculation.method
+    # vLLM looks for K in the target's own head only once it knows K.
+    from_model = method in features.TOKENS_FROM_MODEL and (method == "suffix" or speculation.model is not None)
+    if tokens is None and not from_model:
         raise InputError(
             "num_speculative_tokens is missing: how many tokens the draft proposes in one step. Add "
-            f"--num-speculative-tokens {features.USUAL_TOKENS}, the usual start."
+            f"--num-speculative-tokens {_usual_tokens(method)}, the usual start."
         )
     if tokens is not None and tokens < 1:
         raise InputError(
             f"num_speculative_tokens {tokens}: at least 1 is needed; leave every speculation flag out to serve "
             "without speculation"
         )
+
+
+def _usual_tokens(method: str | None) -> int:
+    """A head inside the target mostly has the depth of one token."""
+    return 1 if method is not None and method.endswith("mtp") else features.USUAL_TOKENS
 
 
 def _keys(speculation: Speculation, _rest: Sequence[str], release: Release) -> None:
@@ -127,6 +134,15 @@ def _values(speculation: Speculation, _rest: Sequence[str], release: Release) ->
             else f"no such value{_hint(str(value), known)}"
         )
         raise InputError(f"{key} {value}: not in vLLM {release}: {reason}. It has {', '.join(known)}.")
+
+
+def _sampling(speculation: Speculation, _rest: Sequence[str], _release: Release) -> None:
+    """What sampled drafts go without: the first fails as the configuration is read, the second as the model loads."""
+    options = speculation.options
+    sampled = options.get("draft_sample_method") in ("gumbel", "probabilistic")
+    for key in ("use_heterogeneous_vocab", "use_local_argmax_reduction"):
+        if sampled and options.get(key):
+            raise InputError(f"{key} with draft_sample_method {options['draft_sample_method']}: it takes greedy only")
 
 
 def _numbers(speculation: Speculation, rest: Sequence[str], _release: Release) -> None:
@@ -188,6 +204,7 @@ _RULES: tuple[Callable[[Speculation, Sequence[str], Release], None], ...] = (
     _tokens,
     _keys,
     _values,
+    _sampling,
     _numbers,
     _schedule,
     _neighbours,

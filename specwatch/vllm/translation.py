@@ -14,12 +14,11 @@ from specwatch.errors import InputError
 from specwatch.vllm import features, refusals, schedule
 from specwatch.vllm.arguments import file_options, option, present
 from specwatch.vllm.checkpoint import configuration
+from specwatch.vllm.defaults import written_out
 from specwatch.vllm.features import FLAGS, SPECULATIVE_CONFIG, V2_BLOCK_MANAGER, Kind, Style
 from specwatch.vllm.releases import Release, holding
 from specwatch.vllm.schedule import SCHEDULE
 from specwatch.vllm.speculation import CommandLine, Note, Speculation
-
-_NGRAM_METHODS = ("ngram", "ngram_gpu")
 
 
 @dataclass(frozen=True)
@@ -95,10 +94,9 @@ def _adapt(asked: Speculation, line: CommandLine, release: Release) -> tuple[Spe
         method = "mtp"
     notes += _rename_values(options, release)
     notes += _drop_harmless(options, release)
-    if method in _NGRAM_METHODS:
-        notes += _keep_window(options, line, release)
-    plan, limits = schedule.limited(replace(asked, method=method, options=options), release)
-    return plan, notes + limits
+    plan, defaults = written_out(replace(asked, method=method, options=options), line, release)
+    plan, limits = schedule.limited(plan, release)
+    return plan, notes + defaults + limits
 
 
 def _infer(asked: Speculation, target: str | None, release: Release) -> str:
@@ -145,27 +143,6 @@ def _drop_harmless(options: dict[str, Any], release: Release) -> list[Note]:
             del options[key]
             notes.append(Note(key, f"{key} is left out: {fact.reason}"))
     return notes
-
-
-def _keep_window(options: dict[str, Any], line: CommandLine, release: Release) -> list[Note]:
-    """Write out n-gram's default window where the old flags and the JSON mean different ones.
-
-    Left to themselves, the flags take a smallest match of 1; the JSON makes both ends 5, or both the one given.
-    """
-    least, most = options.get("prompt_lookup_min"), options.get("prompt_lookup_max")
-    as_flags = Style.LEGACY in line.styles and Style.PLAN not in line.styles
-    if _legacy(release) == as_flags or (least is not None and most is not None):
-        return []
-    if _legacy(release):
-        window = {"prompt_lookup_max": most or least or 5, "prompt_lookup_min": least or most or 5}
-    elif most is not None:
-        window = {"prompt_lookup_min": 1}
-    else:
-        return []
-    window = {key: value for key, value in window.items() if key not in options}
-    options.update(window)
-    words = " and ".join(f"{key} {value}" for key, value in window.items())
-    return [Note("prompt_lookup_min", f"{words}: written out, vLLM {release} would choose otherwise")]
 
 
 def _legacy(release: Release) -> bool:

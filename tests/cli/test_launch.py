@@ -55,11 +55,12 @@ def test_a_plan_is_one_line_that_can_be_pasted_and_its_notes_are_apart():
     assert planned.stdout == (
         f"{MODULE} --model meta-llama/Meta-Llama-3.1-70B-Instruct --tensor-parallel-size 4 --speculative-config "
         '\'{"method": "draft_model", "model": "meta-llama/Llama-3.2-1B-Instruct", "num_speculative_tokens": 5, '
-        '"max_model_len": 8192}\' --gpu-memory-utilization 0.92 --max-num-seqs 64 --port 8000 --host 0.0.0.0\n'
+        '"max_model_len": 8192, "draft_sample_method": "greedy"}\' --gpu-memory-utilization 0.92 --max-num-seqs 64 --port 8000 --host 0.0.0.0\n'
     )
     assert all(line.startswith("specwatch │ ") for line in planned.stderr.splitlines())
     assert [line.split(": ")[0].removeprefix("specwatch │ ") for line in planned.stderr.splitlines()] == [
         "--speculative-model, --num-speculative-tokens and --speculative-max-model-len left vLLM with 0.8.3",
+        "draft_sample_method greedy",
         "max_model_len 8192",
         "--host 0.0.0.0",
         "meta-llama/Meta-Llama-3.1-70B-Instruct is no folder here and not in the cache /no/such/cache",

@@ -72,7 +72,9 @@ def test_the_oldest_releases_get_the_block_manager_that_they_need(release):
 
 @pytest.mark.parametrize("release", JSON_RELEASES + NEW_RELEASES)
 def test_the_article_is_written_as_json_in_its_place_where_the_flags_are_gone(release):
-    assert command(release, ARTICLE) == f"{BEFORE} {AS_JSON} {AFTER}"
+    greedy = AS_JSON.replace("}", ', "draft_sample_method": "greedy"}')
+    written = greedy if Release.parse(release) >= Release.parse("0.21.0") else AS_JSON
+    assert command(release, ARTICLE) == f"{BEFORE} {written} {AFTER}"
     shown = Release.parse(release)
     assert (
         "--speculative-model, --num-speculative-tokens and --speculative-max-model-len left vLLM with 0.8.3: "
@@ -105,10 +107,11 @@ def test_new_flags_are_written_in_the_words_of_an_old_release(release, text):
 @pytest.mark.parametrize(
     "text",
     [
-        "--model M --spec-model D --spec-tokens 5 --port 1",
-        '--model M --speculative-config \'{"model":"D",  "num_speculative_tokens":5}\' --port 1',
-        "--model M --port 1 --spec_method=ngram --spec_tokens=3",
-        '--model M -sc \'{"model": "[ngram]", "num_speculative_tokens": 3}\'',
+        '--model M --spec-model D --spec-tokens 5 -sc \'{"draft_sample_method":  "probabilistic"}\' --port 1',
+        "--model M --port 1 --spec_method=suffix --spec_tokens=3",
+        '--model M -sc \'{"model": "[ngram]", "num_speculative_tokens": 3, "prompt_lookup_max":4, '
+        '"prompt_lookup_min":2}\'',
+        "--model M --spec-method custom_class --spec-model my.Proposer --spec-tokens 3",
         "--model M --port 1",
     ],
 )
@@ -190,6 +193,41 @@ def test_ngrams_new_defaults_are_written_out_for_an_old_release(keys, window):
     assert written == f"--model M --speculative-model '[ngram]' --num-speculative-tokens 3 {window}"
 
 
+@pytest.mark.parametrize("release", ["0.8.3", "0.15.0", "0.32.0"])
+@pytest.mark.parametrize(
+    ("keys", "window"), [({}, [5, 5]), ({"prompt_lookup_max": 4}, [4, 4]), ({"prompt_lookup_min": 2}, [2, 2])]
+)
+def test_the_window_that_the_json_leaves_open_is_written_out(release, keys, window):
+    asked = {"method": "ngram", "num_speculative_tokens": 3} | keys
+    text = f"--model M -sc {shlex.quote(json.dumps(asked))}"
+    assert config(release, text) == asked | {"prompt_lookup_max": window[0], "prompt_lookup_min": window[1]}
+    assert any(
+        "written out, for the older flags and --speculative-config mean different" in n for n in notes(release, text)
+    )
+
+
+@pytest.mark.parametrize("method", ["draft_model", "eagle", "eagle3", "mtp", "dflash", "dspark"])
+@pytest.mark.parametrize(("release", "written"), [("0.20.2", None), ("0.21.0", "greedy"), ("0.33.0", "greedy")])
+def test_how_drafts_are_sampled_is_written_out_where_there_is_a_choice(release, written, method):
+    text = f"--model M -sc.method {method} -sc.model D -sc.num_speculative_tokens 3"
+    if (method, release) in (("dspark", "0.20.2"), ("dspark", "0.21.0")):
+        assert "it came with 0.25.0" in refusal(release, text)
+        return
+    assert config(release, text).get("draft_sample_method") == written
+    assert (written is not None) is any(note.startswith("draft_sample_method greedy:") for note in notes(release, text))
+
+
+@pytest.mark.parametrize("method", ["ngram", "suffix", "medusa", "custom_class"])
+def test_a_method_that_does_not_sample_is_told_nothing_of_it(method):
+    text = f"--model M -sc.method {method} -sc.model a.B -sc.num_speculative_tokens 3"
+    assert "draft_sample_method" not in config("0.32.0", text)
+
+
+def test_how_drafts_are_sampled_stays_as_it_was_asked_for():
+    text = f"--model M {DRAFT} -sc.draft_sample_method probabilistic"
+    assert config("0.32.0", text)["draft_sample_method"] == "probabilistic"
+
+
 @pytest.mark.parametrize(
     ("release", "arguments", "message"),
     [
@@ -207,6 +245,18 @@ def test_ngrams_new_defaults_are_written_out_for_an_old_release(keys, window):
             "--speculative-model D",
             "num_speculative_tokens is missing: how many tokens the draft proposes in one step. Add "
             "--num-speculative-tokens 5, the usual start.",
+        ),
+        ("0.32.0", "--spec-method mtp", "num_speculative_tokens is missing: how many tokens the draft proposes in one"),
+        ("0.32.0", "--spec-method mtp", "Add --num-speculative-tokens 1, the usual start."),
+        (
+            "0.32.0",
+            f"{DRAFT} -sc.use_heterogeneous_vocab true -sc.draft_sample_method probabilistic",
+            "use_heterogeneous_vocab with draft_sample_method probabilistic: it takes greedy only",
+        ),
+        (
+            "0.21.0",
+            f"{DRAFT} -sc.use_local_argmax_reduction true -sc.draft_sample_method gumbel",
+            "use_local_argmax_reduction with draft_sample_method gumbel: it takes greedy only",
         ),
         (
             "0.32.0",
@@ -308,7 +358,8 @@ def test_what_cannot_work_is_refused_with_reason_and_remedy(release, arguments, 
         ("0.9.2", f"{NGRAM} --pipeline-parallel-size 2"),
         ("0.29.0", f"{DRAFT} --per-request-spec-decode-metrics summary"),
         ("0.11.1", "--spec-method suffix"),
-        ("0.32.0", "--spec-method mtp"),
+        ("0.32.0", "--spec-method mtp --spec-model head"),
+        ("0.32.0", f"{DRAFT} -sc.use_heterogeneous_vocab true -sc.draft_sample_method greedy"),
         ("0.32.0", f"{DRAFT} -sc.draft_tensor_parallel_size 4 -tp 4"),
         ("0.9.2", f"{DRAFT} --spec-decoding-acceptance-method typical_acceptance_sampler"),
         ("0.40.0", f"{DRAFT} -sc.key_of_the_future 1"),
