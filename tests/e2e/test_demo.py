@@ -39,20 +39,21 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
     folder = tmp_path_factory.mktemp("simulated")
     began = time.monotonic()
     with running(specwatch("demo", "--simulated", "--once"), folder / "log", {"SPECWATCH_CACHE": str(folder)}) as demo:
-        demo.until("the first figures stand", lambda: bool(acceptances(demo)), QUICK_SECONDS)
+        demo.until("the first figures stand", lambda: bool(acceptances(demo.output())), QUICK_SECONDS)
         yield Show(demo, time.monotonic() - began)
 
 
-def acceptances(demo: Running) -> list[float]:
-    """Every acceptance shown so far, as a percentage."""
-    return [float(figure) for figure in FIGURES.findall(demo.output())]
+def acceptances(text: str) -> list[float]:
+    """Every acceptance shown there, as a percentage."""
+    return [float(figure) for figure in FIGURES.findall(text)]
 
 
 def shows_the_fall_the_messages_and_the_return(demo: Running) -> None:
     home, foreign, back = demo.output().split("\n== ")[1:]
     assert "made for" in home.splitlines()[0]
-    assert min(map(float, FIGURES.findall(foreign))) < 60 < max(map(float, FIGURES.findall(home)))
-    assert max(map(float, FIGURES.findall(back))) > 60
+    assert max(acceptances(home)) > 60 > min(acceptances(foreign))
+    # The show ends with the last message, and figures come every five seconds: the last ones may still be below 60.
+    assert max(acceptances(back)) > min(acceptances(foreign)) + 10
     assert re.search("Slack received: .*Firing: Draft acceptance is low on ", foreign)
     assert re.search("PagerDuty received: trigger, warning: Draft acceptance is low on ", foreign)
     assert re.search("Slack received: .*Resolved: Draft acceptance is low on ", back)
@@ -71,7 +72,7 @@ def ends_by_itself(demo: Running, seconds: float) -> None:
 def test_ctrl_c_in_the_middle_ends_the_show(simulated: Show, tmp_path, send: Callable[[int, int], None]):
     command = specwatch("demo", "--simulated")
     with running(command, tmp_path / "log", {"SPECWATCH_CACHE": str(tmp_path)}) as demo:
-        demo.until("the first figures stand", lambda: bool(acceptances(demo)), QUICK_SECONDS)
+        demo.until("the first figures stand", lambda: bool(acceptances(demo.output())), QUICK_SECONDS)
         send(demo.process.pid, signal.SIGINT)
         ends_by_itself(demo, QUICK_SECONDS)
         assert "Traceback" not in demo.output(), demo.tail()
