@@ -137,12 +137,10 @@ def _values(speculation: Speculation, _rest: Sequence[str], release: Release) ->
 
 
 def _sampling(speculation: Speculation, _rest: Sequence[str], _release: Release) -> None:
-    """What sampled drafts go without: the first fails as the configuration is read, the second as the model loads."""
-    options = speculation.options
-    sampled = options.get("draft_sample_method") in ("gumbel", "probabilistic")
-    for key in ("use_heterogeneous_vocab", "use_local_argmax_reduction"):
-        if sampled and options.get(key):
-            raise InputError(f"{key} with draft_sample_method {options['draft_sample_method']}: it takes greedy only")
+    """What vLLM finds out only as it loads the draft."""
+    method = speculation.options.get("draft_sample_method")
+    if method in ("gumbel", "probabilistic") and speculation.options.get("use_local_argmax_reduction"):
+        raise InputError(f"use_local_argmax_reduction with draft_sample_method {method}: it takes greedy only")
 
 
 def _numbers(speculation: Speculation, rest: Sequence[str], _release: Release) -> None:
