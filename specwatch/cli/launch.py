@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
-import sys
-import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +11,14 @@ from click.core import ParameterSource
 
 from specwatch.cli.launch_plan import limited, put_together, slips
 from specwatch.cli.launch_preflight import Checks, refused_as_json, with_checks
+from specwatch.cli.launch_start import Server, exposure, say, shown_secrets, start, target_name, variables
 from specwatch.errors import InputError
-from specwatch.vllm import installed, launch_record
-from specwatch.vllm.arguments import option, present, read
-from specwatch.vllm.endpoint import Endpoint, endpoint, listen_address, refuse_taken
-from specwatch.vllm.process import Launch, run
+from specwatch.vllm import installed
+from specwatch.vllm.arguments import read
+from specwatch.vllm.endpoint import endpoint
+from specwatch.vllm.launch_record import record_of
 from specwatch.vllm.releases import Release
-from specwatch.vllm.secrets import SECRET_FLAGS, secret_flags, shell_line
-from specwatch.vllm.speculation import Note
+from specwatch.vllm.secrets import shell_line
 from specwatch.vllm.translation import target_model, translate
 
 HELP = """Start vLLM, and a sidecar that watches it.
@@ -50,7 +44,9 @@ The same as a plan, in names that hold for every release (examples/launch):
 Every key of a plan may also be an environment variable, SPECWATCH_LAUNCH_ and its name in upper case:
 SPECWATCH_LAUNCH_DRAFT. Options win over variables, both over the plan.
 
-Ends with vLLM's exit code. SIGTERM and Ctrl-C are passed on to vLLM; a second one kills it.
+Ends with vLLM's exit code. SIGTERM and Ctrl-C are passed on to vLLM; a second one kills it. With --restart on-failure
+vLLM is started again when it ends unasked, and the code is never 0 then. Runs as a container's first process, and tells
+systemd when vLLM is ready (examples/launch/specwatch-vllm.service).
 """
 OWN_NAMES = ("target", "draft", "method")
 """Options that mean what flags of vLLM mean too."""
@@ -116,6 +112,24 @@ class _PassingOn(click.Command):
 @click.option(
     "--sidecar-config", type=click.Path(path_type=Path), metavar="FILE", help="The sidecar's --config: alerts, pace."
 )
+@click.option(
+    "--restart",
+    type=click.Choice(["never", "on-failure"]),
+    help="Start vLLM again when it ends unasked, with whatever code.  [default: never]",
+)
+@click.option("--max-restarts", type=int, metavar="N", help="Starts again in a row before giving up.  [default: 5]")
+@click.option(
+    "--restart-delay",
+    type=float,
+    metavar="SECONDS",
+    help="Pause before the first of them; every next one is twice as long, up to 300.  [default: 10]",
+)
+@click.option(
+    "--api-key-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the key that clients must show."
+)
+@click.option(
+    "--hf-token-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the token for Hugging Face."
+)
 @with_checks
 @click.pass_context
 def command(
@@ -136,11 +150,12 @@ def command(
     if calibration is not None and translation.speculation is not None:
         calibration.refuse_another(target, translation.speculation)
     place = endpoint(arguments)
+    secrets = variables(settings, arguments)
     vllm_command, start_notes = installed.start_command(vllm, arguments)
-    remarks = (*start_notes, *_exposure(arguments, place), *_secrets(arguments))
+    remarks = (*start_notes, *exposure(arguments, place, secrets), *shown_secrets(arguments))
     notes = (*slips(option.name or "" for option in ctx.command.params), *translation.notes, *remarks)
     for note in notes:
-        _say(note.text)
+        say(note.text)
     report = checks.examine(
         release,
         target,
@@ -152,82 +167,10 @@ def command(
     if checks.as_json:
         click.echo(checks.as_report(release, shell_line(vllm_command), notes, report))
         ctx.exit(InputError.exit_code if checks.standing(report) else 0)
-    checks.tell(report, _say)
+    checks.tell(report, say)
     if dry_run:
         click.echo(shell_line(vllm_command))
         return
-    sidecar = _sidecar_place(place, settings.sidecar_listen) if settings.sidecar else None
-    if place is not None:
-        refuse_taken(place, "--port", "Stop what listens there, or choose another --port.")
-    with tempfile.TemporaryDirectory(prefix="specwatch-", dir=_runtime_folder()) as folder:
-        record = Path(folder, "launch.json")
-        launch_record.write(record, launch_record.record_of(release, target, translation.speculation, time.time()))
-        _say(f"vLLM {release} ({vllm.distribution}): {shell_line(vllm_command)}")
-        launch = Launch(
-            vllm_command,
-            place,
-            settings.ready_timeout,
-            _sidecar_command(place, _target_name(arguments, target), sidecar, record, settings.sidecar_config),
-        )
-        code = run(launch, _say)
-    ctx.exit(code)
-
-
-def _say(text: str) -> None:
-    """Show a message of the launcher among vLLM's log lines; a closed terminal is no reason to stop."""
-    with suppress(OSError):
-        click.echo("\n".join(f"specwatch │ {line}" for line in text.splitlines()), err=True)
-
-
-def _exposure(arguments: Sequence[str], place: Endpoint | None) -> list[Note]:
-    """What listening on every network means."""
-    if place is None or not place.exposed:
-        return []
-    said = f"--host {place.bind}" if place.bind else "no --host"
-    open_to_all = "" if present(arguments, "--api-key") or os.environ.get("VLLM_API_KEY") else ", without a key"
-    return [
-        Note(
-            "--host",
-            f"{said}: vLLM listens on every network of this machine{open_to_all}; --host 127.0.0.1 keeps it local",
-        )
-    ]
-
-
-def _secrets(arguments: Sequence[str]) -> list[Note]:
-    return [
-        Note(flag, f"{flag}: every user of this machine sees it in ps; set {SECRET_FLAGS[flag]} instead")
-        for flag in secret_flags(arguments)
-    ]
-
-
-def _runtime_folder() -> str | None:
-    """The user's runtime folder where the system has one; None: the usual place for temporary files."""
-    folder = os.environ.get("XDG_RUNTIME_DIR")
-    return folder if folder and os.access(folder, os.W_OK) else None
-
-
-def _sidecar_place(place: Endpoint | None, listen: str) -> Endpoint | None:
-    """Where the sidecar is to serve; None where there is nothing it could scrape."""
-    if place is None:
-        _say("no sidecar: this vLLM has no TCP port to scrape")
-        return None
-    own = listen_address(listen, "--sidecar-listen")
-    refuse_taken(own, "--sidecar-listen", "Choose another with --sidecar-listen HOST:PORT, or --no-sidecar.")
-    return own
-
-
-def _target_name(arguments: Sequence[str], model: str) -> str:
-    """A short name for the server: what it is served as, or the last part of its model's name."""
-    name = option(arguments, "--served-model-name") or model
-    return re.sub(r"[^\w.-]+", "-", name.rstrip("/").rpartition("/")[2], flags=re.ASCII).strip("-") or "vllm"
-
-
-def _sidecar_command(
-    place: Endpoint | None, name: str, own: Endpoint | None, record: Path, config: Path | None
-) -> tuple[str, ...] | None:
-    if place is None or own is None:
-        return None
-    listen = own.url.rpartition("/")[2]
-    words = [sys.executable, "-m", "specwatch", "sidecar", "--target", f"{name}={place.url}", "--listen", listen]
-    words += ["--launch-record", str(record)]
-    return (*words, "--config", str(config)) if config else tuple(words)
+    record = record_of(release, target, translation.speculation, time.time())
+    say(f"vLLM {release} ({vllm.distribution}): {shell_line(vllm_command)}")
+    ctx.exit(start(Server(vllm_command, place, target_name(arguments, target), secrets), record, settings))

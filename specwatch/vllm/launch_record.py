@@ -46,6 +46,8 @@ class LaunchRecord:
     """First and last batch size, K; empty without a schedule."""
     target_parameters: int | None = None
     draft_parameters: int | None = None
+    restarts: int = 0
+    """How many times this launch has started vLLM again after a failure."""
 
     @property
     def draft_cost_ratio(self) -> float | None:
@@ -124,6 +126,7 @@ def _record(content: Mapping[str, Any]) -> LaunchRecord:
         schedule=_schedule(content.get("schedule", [])),
         target_parameters=_optional(content, "target_parameters", int),
         draft_parameters=_optional(content, "draft_parameters", int),
+        restarts=_optional(content, "restarts", int) or 0,
     )
 
 

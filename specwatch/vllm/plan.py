@@ -10,13 +10,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from specwatch.errors import InputError
 from specwatch.vllm.arguments import present
 from specwatch.vllm.features import FLAGS, KEYS, WITHOUT_DRAFT, Style
+from specwatch.vllm.restarts import Restarts
 from specwatch.vllm.secrets import SECRET_FLAGS
 from specwatch.vllm.speculation import CommandLine, Note, Speculation
 
@@ -119,11 +120,21 @@ class LaunchPlan(BaseModel):
     sidecar: bool = True
     sidecar_listen: Text = "127.0.0.1:9108"
     sidecar_config: Path | None = None
+    restart: Literal["never", "on-failure"] = "never"
+    max_restarts: Size = Restarts.limit
+    restart_delay: Annotated[float, Field(gt=0, le=Restarts.longest)] = Restarts.delay
+    api_key_file: Path | None = None
+    hf_token_file: Path | None = None
 
     @property
     def describes_server(self) -> bool:
         """Whether it says what to serve or how to draft, and not only how to launch that."""
         return not self.model_fields_set <= _ABOUT_LAUNCH
+
+    @property
+    def restarts(self) -> Restarts | None:
+        """When to start vLLM again; None: never."""
+        return None if self.restart == "never" else Restarts(self.max_restarts, self.restart_delay)
 
     @field_validator("vllm")
     @classmethod
@@ -137,6 +148,7 @@ class LaunchPlan(BaseModel):
 _ABOUT_LAUNCH = {
     *("max_spec_concurrency", "calibration"),
     *("vllm_version", "ready_timeout", "sidecar", "sidecar_listen", "sidecar_config"),
+    *("restart", "max_restarts", "restart_delay", "api_key_file", "hf_token_file"),
 }
 """Entries that leave a command line beside them in its own words."""
 

@@ -11,13 +11,14 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from specwatch.errors import SpecwatchError
-from specwatch.vllm import descendants
+from specwatch.vllm import descendants, systemd
 from specwatch.vllm.endpoint import Endpoint
+from specwatch.vllm.restarts import End, Restarts
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _WATCHED = (*STOP_SIGNALS, signal.SIGCHLD)
@@ -49,13 +50,20 @@ class Launch:
     """Seconds."""
     sidecar: tuple[str, ...] | None = None
     """Command of the sidecar; None: none."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables for vLLM alone: secrets, which its command line would show to everyone."""
+    restarts: Restarts | None = None
+    """None: vLLM is not started again."""
+    before_restart: Callable[[int], None] = lambda count: None
+    """Called before vLLM is started again, with how many times that is."""
 
 
 def run(launch: Launch, say: Callable[[str], None]) -> int:
     """Run a launch to its end and return vLLM's exit code (128 + n after signal n).
 
-    ``say`` shows one message to the user. SpecwatchError when vLLM is not ready in time. Whatever happens,
-    every process that was started has ended when this returns. Linux only.
+    Where it was to be started again and keeps failing, an exit code 0 that nobody asked for becomes 1: vLLM ends so
+    when its engine dies. ``say`` shows one message to the user. SpecwatchError when vLLM is not ready in time.
+    Whatever happens, every process that was started has ended when this returns. Linux only.
     """
     if not hasattr(signal, "sigtimedwait"):
         raise SpecwatchError("this system cannot supervise vLLM; start the command of --dry-run yourself")
@@ -88,31 +96,73 @@ class _Supervisor:
     server: subprocess.Popen[bytes] | None = None
     sidecar: subprocess.Popen[bytes] | None = None
     sidecar_reported: bool = False
+    too_late: bool = False
     stop_requests: int = 0
     stop_asked: float = 0.0
     started: float = field(default_factory=time.monotonic)
 
     def run(self) -> int:
-        self.server = server = self._start(self.launch.command)
+        failures = count = 0
+        while True:
+            end = self._run_once()
+            restarts = self.launch.restarts
+            failures = 1 if restarts is not None and restarts.recovered(end) else failures + 1
+            if restarts is None or not self._goes_again(restarts, end, failures):
+                return self._result(end)
+            count += 1
+            self.launch.before_restart(count)
+
+    def _run_once(self) -> End:
+        self.started, self.too_late = time.monotonic(), False
+        self.server = server = self._start(self.launch.command, self.launch.environment)
         ready = self._wait_until_ready(server)
+        ready_at = time.monotonic()
         if ready and not self.stop_requests:
+            systemd.notify("READY=1", "STATUS=vLLM serves")
             self._start_sidecar()
         while server.poll() is None:
             self._take_signal(_IDLE_SECONDS)
             self._watch_sidecar()
-        return self._result(server.returncode, ready)
+        served = time.monotonic() - ready_at if ready else None
+        return End(_code(server.returncode), self._seconds(), served, self.too_late)
+
+    def _goes_again(self, restarts: Restarts, end: End, failures: int) -> bool:
+        """Whether vLLM is to be started again; waits until then."""
+        if self.stop_requests:
+            return False
+        pause = restarts.pause(failures)
+        if end.hopeless or pause is None:
+            why = "it refuses its command line" if end.hopeless else f"it failed {failures} times in a row"
+            self.say(f"vLLM is not started again: {why}")
+            return False
+        self.say(f"{_ended(end)}; starting it again in {pause:g} s ({failures} of {restarts.limit})")
+        systemd.notify(f"STATUS=vLLM ended with code {end.code}, starting it again in {pause:g} s")
+        self._end_leftovers()
+        self.server = None
+        deadline = time.monotonic() + pause
+        while not self.stop_requests and (left := deadline - time.monotonic()) > 0:
+            self._take_signal(left)
+            self._watch_sidecar()
+        return not self.stop_requests
 
     def clean_up(self) -> None:
         """End everything that is still there, the sidecar last: it may still report the end."""
-        keep = {self.sidecar.pid} if self.sidecar else set()
-        if self.server is not None and not descendants.end_all(self.server.pid, LEFTOVER_GRACE, keep):
-            self.say("a process of vLLM does not end, not even killed: look for it with ps and at the GPU's driver")
+        self._end_leftovers()
         if self.sidecar is not None:
             _end(self.sidecar, SIDECAR_GRACE)
             descendants.end_all(self.sidecar.pid, 0.0, ())
 
-    def _start(self, command: Sequence[str], stdout: int | None = None) -> subprocess.Popen[bytes]:
+    def _end_leftovers(self) -> None:
+        """End what a server left behind: engines and workers would keep the GPU's memory from the next one."""
+        keep = {self.sidecar.pid} if self.sidecar else set()
+        if self.server is not None and not descendants.end_all(self.server.pid, LEFTOVER_GRACE, keep):
+            self.say("a process of vLLM does not end, not even killed: look for it with ps and at the GPU's driver")
+
+    def _start(
+        self, command: Sequence[str], variables: Mapping[str, str], stdout: int | None = None
+    ) -> subprocess.Popen[bytes]:
         parent = os.getpid()
+        environment = {name: value for name, value in os.environ.items() if name != systemd.SOCKET} | dict(variables)
 
         def in_child() -> None:
             signal.pthread_sigmask(signal.SIG_SETMASK, self.inherited_mask)
@@ -123,7 +173,9 @@ class _Supervisor:
         # A session of its own: Ctrl-C in the terminal reaches vLLM through this process, once and in order.
         # preexec_fn is safe here: this process has a single thread.
         try:
-            return subprocess.Popen(command, stdout=stdout, start_new_session=True, preexec_fn=in_child)
+            return subprocess.Popen(
+                command, stdout=stdout, env=environment, start_new_session=True, preexec_fn=in_child
+            )
         except OSError as problem:
             raise SpecwatchError(f"{command[0]}: cannot be started: {problem.strerror}") from problem
 
@@ -156,11 +208,9 @@ class _Supervisor:
             server.wait()
 
     def _give_up(self, server: subprocess.Popen[bytes], place: Endpoint) -> None:
+        self.say(f"vLLM did not answer at {place.url}/health within {self.launch.ready_timeout:g} s: stopping it")
+        self.too_late = True
         _end(server, START_STOP_GRACE)
-        raise SpecwatchError(
-            f"vLLM did not answer at {place.url}/health within {self.launch.ready_timeout:g} s and was stopped. "
-            "Its log above shows how far it came; a large model on a slow disk needs a longer --ready-timeout."
-        )
 
     def _take_signal(self, seconds: float) -> None:
         """Wait for a signal, at most that long, and act on it."""
@@ -174,9 +224,10 @@ class _Supervisor:
 
     def _stop(self, number: signal.Signals) -> None:
         """The first request lets vLLM finish, a second one does not."""
+        self.stop_requests += 1
+        systemd.notify("STOPPING=1")
         if self.server is None or self.server.poll() is not None:
             return
-        self.stop_requests += 1
         if self.stop_requests == 1:
             self.stop_asked = time.monotonic()
             self.say(f"{number.name}: passed on to vLLM, which ends by itself; a second signal kills it")
@@ -187,12 +238,13 @@ class _Supervisor:
 
     def _start_sidecar(self) -> None:
         command = self.launch.sidecar
-        if command is None:
-            return
+        if command is None or (self.sidecar is not None and self.sidecar.poll() is None):
+            return  # it outlives a server that is started again
+        self.sidecar_reported = False
         self.say(f"starting the sidecar: {shlex.join(command)}")
         try:
             # What it prints goes to standard error: standard output is vLLM's.
-            self.sidecar = self._start(command, stdout=2)
+            self.sidecar = self._start(command, {}, stdout=2)
         except SpecwatchError as problem:
             self.say(f"no sidecar: {problem}")
 
@@ -206,21 +258,31 @@ class _Supervisor:
             f"To start it again: {shlex.join(self.launch.sidecar or ())}"
         )
 
-    def _result(self, returncode: int, ready: bool) -> int:
-        code = _code(returncode)
+    def _result(self, end: End) -> int:
         if self.stop_requests:
-            self.say(f"vLLM ended with code {code}")
-        elif ready:
-            self.say(f"vLLM ended by itself with code {code} after {self._seconds():.0f} s; its log above says why")
+            self.say(f"vLLM ended with code {end.code}")
+        elif end.too_late:
+            raise SpecwatchError(
+                f"vLLM did not serve within {self.launch.ready_timeout:g} s and was stopped. Its log above shows how "
+                "far it came; a large model on a slow disk needs a longer --ready-timeout."
+            )
+        elif end.served is not None:
+            self.say(f"{_ended(end)}; its log above says why")
         else:
             self.say(
-                f"vLLM ended with code {code} after {self._seconds():.0f} s, before it served. Its log above says "
-                "why: look for the first error, later ones such as 'Engine core initialization failed' only follow"
+                f"{_ended(end)}, before it served. Its log above says why: look for the first error, later ones such "
+                "as 'Engine core initialization failed' only follow"
             )
-        return code
+        failed = self.launch.restarts is not None and not self.stop_requests
+        return end.code or int(failed)
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started
+
+
+def _ended(end: End) -> str:
+    by_itself = " by itself" if end.served is not None else ""
+    return f"vLLM ended{by_itself} with code {end.code} after {end.seconds:.0f} s"
 
 
 def _code(returncode: int) -> int:

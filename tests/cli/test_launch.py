@@ -9,7 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
+from shutil import which
 
 import pytest
 from click.testing import CliRunner, Result
@@ -55,7 +57,8 @@ def test_a_plan_is_one_line_that_can_be_pasted_and_its_notes_are_apart():
     assert planned.stdout == (
         f"{MODULE} --model meta-llama/Meta-Llama-3.1-70B-Instruct --tensor-parallel-size 4 --speculative-config "
         '\'{"method": "draft_model", "model": "meta-llama/Llama-3.2-1B-Instruct", "num_speculative_tokens": 5, '
-        '"max_model_len": 8192, "draft_sample_method": "greedy"}\' --gpu-memory-utilization 0.92 --max-num-seqs 64 --port 8000 --host 0.0.0.0\n'
+        '"max_model_len": 8192, "draft_sample_method": "greedy"}\' --gpu-memory-utilization 0.92 --max-num-seqs 64 '
+        "--port 8000 --host 0.0.0.0\n"
     )
     assert all(line.startswith("specwatch │ ") for line in planned.stderr.splitlines())
     assert [line.split(": ")[0].removeprefix("specwatch │ ") for line in planned.stderr.splitlines()] == [
@@ -100,7 +103,20 @@ def test_an_api_key_is_never_shown_and_the_better_way_is(flag):
     planned = plan(f"--model M --host 127.0.0.1 {flag}")
     assert "sk-secret" not in planned.output
     assert planned.stdout == f'{MODULE} --model M --host 127.0.0.1 --api-key "$VLLM_API_KEY"\n'
-    assert "set VLLM_API_KEY instead" in planned.stderr
+    assert "--api-key-file FILE or VLLM_API_KEY keeps it hidden" in planned.stderr
+
+
+def test_a_key_in_a_file_is_read_before_anything_starts(tmp_path: Path):
+    (tmp_path / "key").write_text("sk-secret\n")
+    planned = plan(f"--model M --api-key-file {tmp_path}/key")
+    assert planned.stdout == f"{MODULE} --model M\n"
+    assert "listens on every network of this machine; --host" in planned.stderr
+    assert "sk-secret" not in planned.output
+    both = plan(f"--model M --api-key-file {tmp_path}/key --api-key sk-other")
+    assert "--api-key and --api-key-file: keep the file" in str(both.exception)
+    missing = plan(f"--model M --hf-token-file {tmp_path}/none")
+    assert "--hf-token-file" in str(missing.exception)
+    assert "no such file" in str(missing.exception)
 
 
 @pytest.mark.parametrize(
@@ -210,3 +226,80 @@ def test_the_sidecar_gets_target_address_and_record_and_the_record_goes_with_the
     assert process.returncode == 0, rest
     assert not record.exists()
     assert not record.parent.exists()
+
+
+def test_secrets_are_in_vllms_environment_and_nowhere_else(tmp_path: Path):
+    for name, secret in (("key", "sk-secret"), ("token", "hf_secret")):
+        (tmp_path / name).write_text(secret)
+    plan = {"variables": ["VLLM_API_KEY", "HF_TOKEN"], "exit_after": 0}
+    environment = fake_vllm.install(tmp_path / "site") | {"FAKE_VLLM": json.dumps(plan)}
+    files = f"--api-key-file {tmp_path}/key --hf-token-file {tmp_path}/token"
+    ended = specwatch(shlex.split(f"M --port {free_port()} --host 127.0.0.1 --no-sidecar {files}"), environment)
+    assert "VLLM_API_KEY=sk-secret\nHF_TOKEN=hf_secret\n" in ended.stdout
+    assert ended.stdout.count("secret") == 2
+    assert "secret" not in ended.stderr
+
+
+def test_a_typed_key_is_moved_out_of_vllms_command_line(tmp_path: Path):
+    plan = {"variables": ["VLLM_API_KEY"], "exit_after": 0}
+    environment = fake_vllm.install(tmp_path / "site") | {"FAKE_VLLM": json.dumps(plan)}
+    words = f"M --port {free_port()} --host 127.0.0.1 --no-sidecar --api-key sk-secret"
+    ended = specwatch(shlex.split(words), environment)
+    assert "VLLM_API_KEY=sk-secret" in ended.stdout
+    assert ended.stdout.count("secret") == 1
+    assert "secret" not in ended.stderr
+
+
+def test_the_record_counts_the_starts_after_a_failure(tmp_path: Path):
+    plan = {"runs": [{"kill_self": 1.0}, {}]}
+    places = {"XDG_RUNTIME_DIR": str(tmp_path), "TMPDIR": str(tmp_path), "MARK": str(tmp_path)}
+    environment = fake_vllm.install(tmp_path / "site") | places | {"FAKE_VLLM": json.dumps(plan)}
+    words = f"--model org/M --port {free_port()} --host 127.0.0.1 --sidecar-listen 127.0.0.1:{free_port()}"
+    words += " --sidecar-config none.yaml --restart on-failure --restart-delay 0.1"
+    with subprocess.Popen(
+        [sys.executable, "-m", "specwatch", "launch", *shlex.split(words)],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout)
+        started = next(line for line in lines if "starting the sidecar" in line)
+        record = Path(shlex.split(started)[shlex.split(started).index("--launch-record") + 1])
+        first = json.loads(record.read_text())
+        again = next(line for line in lines if "vLLM is ready" in line)
+        second = json.loads(record.read_text())
+        process.send_signal(signal.SIGTERM)
+        rest = "".join(lines)
+    assert again
+    assert (first["restarts"], second["restarts"]) == (0, 1)
+    assert second["started_at"] > first["started_at"]
+    assert process.returncode == 0, rest
+
+
+SERVICE = ROOT / "examples" / "launch" / "specwatch-vllm.service"
+
+
+def test_the_service_of_the_examples_starts_what_launch_understands(tmp_path: Path):
+    unit = ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str
+    unit.read(SERVICE)
+    service = unit["Service"]
+    assert (service["Type"], service["KillMode"], service["TimeoutStartSec"]) == ("notify", "mixed", "infinity")
+    program, name, *words = shlex.split(service["ExecStart"])
+    assert (program, name) == ("/opt/specwatch/bin/specwatch", "launch")
+    words[words.index("--plan") + 1] = str(ROOT / "examples" / "launch" / "draft-model.yaml")
+    assert plan(shlex.join(words)).exit_code == 0
+
+
+def test_systemd_finds_nothing_wrong_with_the_service(tmp_path: Path):
+    if which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze here")
+    copy = tmp_path / SERVICE.name
+    copy.write_text(SERVICE.read_text().replace("/opt/specwatch/bin/specwatch", "/bin/true"))
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True, check=False
+    )
+    assert [line for line in checked.stderr.splitlines() if SERVICE.name in line] == []

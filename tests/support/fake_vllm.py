@@ -15,6 +15,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 SLEEPER = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('asleep', flush=True); time.sleep(600)"
@@ -38,11 +39,15 @@ def install(folder: Path, version: str = "0.32.0", distribution: str = "vllm") -
 
 class _Handler(BaseHTTPRequestHandler):
     ready_at = 0.0
+    seen_ready = threading.Event()
 
     def do_GET(self) -> None:
-        self.send_response(200 if time.monotonic() >= self.ready_at else 503)
+        ready = time.monotonic() >= self.ready_at
+        self.send_response(200 if ready else 503)
         self.send_header("Content-Length", "0")
         self.end_headers()
+        if ready:
+            self.seen_ready.set()
 
     def log_message(self, format: str, *arguments: object) -> None:
         pass
@@ -56,9 +61,25 @@ def _worker(own_session: bool) -> int:
     return process.pid
 
 
+def _plan() -> dict[str, Any]:
+    """The plan of this start: with ``runs``, each start takes the next of them, the last one for all later ones."""
+    plan: dict[str, Any] = json.loads(os.environ.get("FAKE_VLLM", "{}"))
+    if "runs" not in plan:
+        return plan
+    count = Path(os.environ["MARK"], "starts")
+    started = len(count.read_text()) if count.exists() else 0
+    count.write_text("x" * (started + 1))
+    run: dict[str, Any] = plan["runs"][min(started, len(plan["runs"]) - 1)]
+    return run
+
+
 def serve() -> None:
-    """Behave as planned: keys are ready_after, exit_before, exit_code, ignore_signals, workers, kill_self."""
-    plan = json.loads(os.environ.get("FAKE_VLLM", "{}"))
+    """Behave as planned.
+
+    Keys are ready_after, exit_before, exit_code, ignore_signals, workers, variables (to print), runs; and exit_after
+    and kill_self, both in seconds after somebody has seen it ready.
+    """
+    plan = _plan()
     port = int(sys.argv[sys.argv.index("--port") + 1])
     print("a log line on standard output", sys.argv[1:], flush=True)
     print("a log line on standard error", file=sys.stderr, flush=True)
@@ -81,7 +102,14 @@ def serve() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print("serving", flush=True)
-    if plan.get("kill_self"):
+    for name in plan.get("variables", ()):
+        print(f"{name}={os.environ.get(name)}", flush=True)
+    if "exit_after" in plan:
+        _Handler.seen_ready.wait()
+        time.sleep(plan["exit_after"])
+        os._exit(plan.get("exit_code", 0))
+    if "kill_self" in plan:
+        _Handler.seen_ready.wait()
         time.sleep(plan["kill_self"])
         os.kill(os.getpid(), signal.SIGKILL)
     while not over.wait(0.05):

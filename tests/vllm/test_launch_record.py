@@ -24,6 +24,7 @@ FULL = LaunchRecord(
     schedule=((1, 16, 5), (17, 17, 0)),
     target_parameters=70_000_000_000,
     draft_parameters=1_000_000_000,
+    restarts=2,
 )
 
 
@@ -120,6 +121,6 @@ def test_a_file_that_is_no_record_is_refused_by_its_path(tmp_path: Path, content
 
 def test_a_record_of_a_later_specwatch_with_more_in_it_is_read(tmp_path: Path):
     write(tmp_path / "launch.json", FULL)
-    content = json.loads((tmp_path / "launch.json").read_text()) | {"restarts": 3}
+    content = json.loads((tmp_path / "launch.json").read_text()) | {"something_new": 3}
     (tmp_path / "launch.json").write_text(json.dumps(content))
     assert read(tmp_path / "launch.json") == FULL

@@ -14,6 +14,7 @@ from specwatch.vllm.arguments import read
 from specwatch.vllm.features import KEYS
 from specwatch.vllm.plan import LaunchPlan, entries, merged, own_name
 from specwatch.vllm.releases import Release
+from specwatch.vllm.restarts import Restarts
 from specwatch.vllm.speculation import CommandLine, Speculation
 from specwatch.vllm.translation import translate
 
@@ -203,3 +204,16 @@ def test_what_a_plan_says_only_about_launching_says_nothing_about_the_server():
     assert not LaunchPlan(ready_timeout=5, sidecar=False, vllm_version="0.32.0").describes_server
     assert LaunchPlan(target="T").describes_server
     assert json.loads(LaunchPlan().model_dump_json(exclude_defaults=True)) == {}
+
+
+def test_restarts_are_off_unless_asked_for():
+    assert LaunchPlan().restarts is None
+    assert LaunchPlan(restart="on-failure").restarts == Restarts()
+    assert LaunchPlan(restart="on-failure", max_restarts=2, restart_delay=1).restarts == Restarts(2, 1.0)
+
+
+@pytest.mark.parametrize(
+    "content", [{"restart": "always"}, {"max_restarts": -1}, {"restart_delay": 0}, {"restart_delay": 301}]
+)
+def test_a_restart_policy_that_cannot_be_is_refused(content):
+    assert len(refusals(**content)) == 1
