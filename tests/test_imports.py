@@ -13,11 +13,12 @@ LEAVES = {"config", "errors", "vllm"}
 BELOW_EACH = LEAVES | {"signals"}
 MAY_IMPORT = {
     "__main__": {"cli"},
-    "cli": BELOW_EACH | {"sidecar", "generate", "measure", "lab", "alerting", "collect"},
+    "cli": BELOW_EACH | {"sidecar", "generate", "measure", "lab", "alerting", "collect", "lint"},
     "sidecar": BELOW_EACH | {"alerting", "collect"},
     "generate": BELOW_EACH | {"alerting", "collect"},
     "measure": BELOW_EACH | {"alerting", "collect"},
     "lab": BELOW_EACH | {"alerting", "collect", "measure"},
+    "lint": {"errors", "vllm"},
     "alerting": BELOW_EACH,
     "collect": BELOW_EACH,
     "signals": LEAVES,

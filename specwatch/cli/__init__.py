@@ -18,6 +18,7 @@ COMMANDS = {
     "gen-dashboards": "Write Grafana dashboards",
     "gen-k8s": "Write rules, monitors, dashboards and the sidecar for Kubernetes",
     "launch": "Start vLLM with speculation, and the sidecar beside it",
+    "lint": "Find mistakes in rules, routes and dashboards that watch vLLM",
     "methods": "List the ways to draft that a vLLM release has, and what each needs",
     "sidecar": "Scrape vLLM servers; serve signals, alerts and a page",
 }

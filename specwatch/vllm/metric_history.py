@@ -46,7 +46,7 @@ class Family:
     renamed: str = ""
     """The family that holds the same under another name, "" where there is none."""
     instead: str = ""
-    """PromQL or words for what to ask instead, where that is no plain new name."""
+    """PromQL or words for what to ask instead, where that is no plain new name; or what to know of the new one."""
 
     @property
     def name(self) -> str:
@@ -76,9 +76,7 @@ _ACCEPTED = _RATE.format('vllm:spec_decode_num_accepted_tokens_total{engine!=""}
 _DRAFTED = _RATE.format('vllm:spec_decode_num_draft_tokens_total{engine!=""}')
 _DRAFTS = _RATE.format('vllm:spec_decode_num_drafts_total{engine!=""}')
 _HIT = "sum by (job, instance, model_name) (rate(vllm:prefix_cache_{}_total[5m]))"
-_NO_STEP_TIME = (
-    "vLLM never measured it on the V1 engine; vllm:inter_token_latency_seconds is the time of a step as seen"
-)
+_NO_STEP_TIME = "V1 never measured it; vllm:inter_token_latency_seconds is a step's time, as its requests see it"
 
 # Name, type, then since which release on V0 and on V1. The names of the prefix cache's counters and of the cache's
 # usage changed in 0.9.2; 0.11.0 hid the old ones and 0.12.0 removed them.
@@ -235,8 +233,7 @@ _ENDED = (
             until,
             "0.10.2 renamed it, 0.12.0 hid it and 0.15.0 removed it",
             renamed="inter_token_latency_seconds",
-            instead="vllm:inter_token_latency_seconds (the same: time between the outputs of one request; the true "
-            "time per token is vllm:request_time_per_output_token_seconds, from 0.11.0 on)",
+            instead="the time per token proper is vllm:request_time_per_output_token_seconds, from 0.11.0 on",
         )
         for engine, since, until in ((Engine.V0, "0.4.1", _V0_ENDS), (Engine.V1, "0.7.1", "0.12.0"))
     ),
@@ -324,7 +321,11 @@ FAMILIES: tuple[Family, ...] = (
 )
 """Every metric of vLLM's server, one entry an engine."""
 
-CORRUPT = ("vllm:spec_decode_num_accepted_tokens", "vllm:spec_decode_num_draft_tokens")
+CORRUPT = (
+    "vllm:spec_decode_num_accepted_tokens",
+    "vllm:spec_decode_num_draft_tokens",
+    "vllm:spec_decode_num_emitted_tokens",
+)
 """Counters that the V0 engine adds its own totals to again and again; only V1's of the same names count."""
 
 RATIOS = (
@@ -336,11 +337,19 @@ RATIOS = (
 """Gauges that are quotients already, so that their mean is no mean of anything."""
 
 ROUTER_SAMPLES = frozenset(
-    PREFIX + name
-    for name in (
-        "current_qps avg_decoding_length num_prefill_requests num_decoding_requests num_incoming_requests_total "
-        "healthy_pods_total avg_latency avg_itl input_tokens_total output_tokens_total request_errors_total"
-    ).split()
+    {
+        "vllm:current_qps",
+        "vllm:avg_decoding_length",
+        "vllm:avg_latency",
+        "vllm:avg_itl",
+        "vllm:num_prefill_requests",
+        "vllm:num_decoding_requests",
+        "vllm:num_incoming_requests_total",
+        "vllm:healthy_pods_total",
+        "vllm:input_tokens_total",
+        "vllm:output_tokens_total",
+        "vllm:request_errors_total",
+    }
 )
 """Samples that only the router of vLLM's production-stack exports, under the server's prefix."""
 
