@@ -57,6 +57,22 @@ def test_what_is_wrong_with_a_file_is_said_and_where(tmp_path: Path, content, co
     assert str(file) in str(raised.value)
 
 
+@pytest.mark.vllm
+@pytest.mark.parametrize("left", [1, 40, -1])
+def test_what_is_cut_off_here_is_cut_off_for_the_library_that_loads_it(tmp_path: Path, left):
+    from safetensors import SafetensorError, safe_open
+
+    file = tmp_path / "model.safetensors"
+    safetensors(file, {"embed": [32, 4]})
+    with safe_open(file, "np"):
+        assert read_header(file)
+    file.write_bytes(file.read_bytes()[:left])
+    with pytest.raises(DamagedFile):
+        read_header(file)
+    with pytest.raises(SafetensorError):
+        safe_open(file, "np").keys()
+
+
 def test_a_download_that_stopped_is_found_by_its_size(tmp_path: Path):
     file = tmp_path / "model.safetensors"
     safetensors(file, {"embed": [32, 4]})

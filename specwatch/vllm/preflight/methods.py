@@ -45,7 +45,7 @@ def _hidden_size(plan: Plan, target: Model, draft: Model) -> Iterator[Finding]:
     if expected and actual and expected != actual:
         text = (
             f"{draft.name} reads inner states of {expected} numbers, those of {target.name} have {actual}: it was "
-            "trained for another model, and vLLM would end after loading."
+            "trained for another model, and would bring vLLM down at the first request, if not before."
         )
         yield refusal("hidden-size", text, f"Take a head that was trained for {target.name}.")
 

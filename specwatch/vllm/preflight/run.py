@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from specwatch.vllm.preflight import budget, draft_tokens, limits, methods, sampling, vocabulary
@@ -12,6 +11,8 @@ from specwatch.vllm.preflight.models import AbsentModel, Model, RemoteModel, Unr
 from specwatch.vllm.preflight.plan import Plan
 from specwatch.vllm.preflight.weights import Weights, weights
 from specwatch.vllm.safetensors import DamagedFile
+
+_DAMAGED = "damaged-weights"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,12 @@ def examine(plan: Plan) -> Report:
         tokenizer = _tokenizer(plan, target)
         findings += vocabulary.check(plan, target, tokenizer or target, draft)
         judged = budget.judge(plan, target, draft, sizes)
-        findings += budget.findings(judged, draft) if judged else _unknown(draft)
+        if judged:
+            findings += budget.findings(judged, draft)
+        elif sizes[1] is None and not any(finding.code == _DAMAGED for finding in findings):
+            findings.append(
+                note("memory-unknown", f"What {draft.name} takes of the memory is not known from its files.")
+            )
     order = list(Severity)
     return Report(tuple(sorted(findings, key=lambda finding: order.index(finding.severity))), judged)
 
@@ -94,11 +100,7 @@ def _weights(plan: Plan, model: Model | None, findings: list[Finding], of_draft:
     try:
         return weights(model, quantization if isinstance(quantization, str) else None, 4 if wide else 2)
     except (DamagedFile, UnreadableModel) as problem:
-        findings.append(refusal("damaged-weights", f"{problem}.", "Fetch the model again."))
+        findings.append(refusal(_DAMAGED, f"{problem}.", "Fetch the model again."))
     except OSError as problem:
-        findings.append(refusal("damaged-weights", f"The weights of {model.name} cannot be read: {problem}."))
+        findings.append(refusal(_DAMAGED, f"The weights of {model.name} cannot be read: {problem}."))
     return None
-
-
-def _unknown(draft: Model) -> Iterator[Finding]:
-    yield note("memory-unknown", f"What {draft.name} takes of the memory is not known from its files.")
