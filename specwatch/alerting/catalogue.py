@@ -6,6 +6,7 @@ one of the sidecar's states (``STATES``), with the threshold; it holds only wher
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -43,14 +44,22 @@ STATES = {
     "target_up": "1 when the last scrape of the target gave a readable page, 0 otherwise.",
     "speculation_configured": "1 when the target exports speculation counters, 0 when it serves without.",
     "drift_score": "How far acceptance has fallen from its own normal; 1 raises the alarm.",
+    "last_position_worth": "Acceptance at the last draft position ÷ cost of a draft token; below 1 it does not pay.",
 }
 """What an alert may compare besides signals: exported by the sidecar as ``specwatch_<name>``."""
 
 OUTSIDE_STATES = {
-    "targets_absent": "1 when Prometheus knows no target at all of vLLM's job.",
+    "share_of_last_week": "A model's acceptance ÷ its own of a week ago, at the same K.",
+    "share_of_model": "A server's acceptance at the first draft position ÷ that of all servers of the model.",
+    "busiest_batch": "Running requests of the server's busiest engine, while it drafts.",
+    "servers_without_metrics": "Servers that are up and export nothing usable about speculation.",
+    "targets_absent": "1 when no target of vLLM's job is up, or there is none.",
+    "mangled_series": "Series of a server that are called vllm_… instead of vllm:….",
     "sidecar_up": "1 when Prometheus' last scrape of the sidecar worked, 0 otherwise.",
+    "sidecar_scrape_rate": "Pages a second that the sidecar asked its targets for, read from its own metrics.",
+    "sidecar_absent": "1 when there was a sidecar within the last day and Prometheus knows none now.",
 }
-"""What only an observer from outside can tell; the rules ask Prometheus' own series."""
+"""What takes several servers, a memory of weeks, or an observer from outside; the rules ask Prometheus."""
 
 RATE_WINDOW = 300.0
 """Seconds over which alerts look at rates: the five minutes that people ask for."""
@@ -78,6 +87,14 @@ class Alert:
     """Generated tokens a second that must flow for the alert to hold; 0: no minimum."""
     as_percentage: bool = False
     """Show value and threshold as percentages."""
+    long_window: bool = False
+    """In the rules the value over six rate windows must be past the threshold as well: that is what lasts there, and a
+    bad quarter of an hour among good ones does not."""
+
+    @property
+    def rule_for_seconds(self) -> float:
+        """How long the condition holds before Prometheus fires: one rate window where a long one says it lasts."""
+        return RATE_WINDOW if self.long_window else self.for_seconds
 
     @property
     def runbook(self) -> str:
@@ -118,11 +135,12 @@ ALERTS: tuple[Alert, ...] = (
         for_seconds=600.0,
         severity=Severity.PAGE,
         min_draft_rate=SOME_DRAFTS,
+        long_window=True,
         summary="Speculation costs more than it gives on {target}",
         description=(
-            "On {target} ({model}) decoding with speculation runs at {value} times the plain speed, even by an "
-            "estimate that flatters. Users wait longer than they would without it. Restart with a smaller K or "
-            "without speculation, then look for a draft that fits this traffic."
+            "On {target} ({model}) decoding with speculation runs at {value} times the plain speed (alarm below "
+            "{threshold}), even by an estimate that flatters. Users wait longer than they would without it. Restart "
+            "with a smaller K or without speculation, then look for a draft that fits this traffic."
         ),
     ),
     Alert(
@@ -156,6 +174,22 @@ ALERTS: tuple[Alert, ...] = (
         ),
     ),
     Alert(
+        # S = (1 + Σ Pᵢ) / (1 + K·c): a last position that is accepted less often than c lowers S wherever S is above 1.
+        name="SpeculationLastPositionsWasted",
+        signal="last_position_worth",
+        comparison=Comparison.BELOW,
+        threshold=1.0,
+        for_seconds=900.0,
+        severity=Severity.TICKET,
+        min_draft_rate=SOME_DRAFTS,
+        summary="The last draft positions are wasted on {target}",
+        description=(
+            "On {target} ({model}) the last draft position brings {value} times the tokens that drafting it costs "
+            "(alarm below {threshold}): K is too large for this traffic. Restart with a smaller "
+            "num_speculative_tokens; acceptance by position shows where it still pays."
+        ),
+    ),
+    Alert(
         name="SpeculationTargetDown",
         signal="target_up",
         comparison=Comparison.EQUALS,
@@ -174,17 +208,97 @@ ALERTS: tuple[Alert, ...] = (
 
 WATCHDOGS: tuple[Alert, ...] = (
     Alert(
+        # A fall of α from .80 to .70 takes r from .538 to .388 at K = 5 (Leviathan et al. 2023), to 72 %: that much is
+        # worth a look. By the hour of the day acceptance differs too, so the week is compared at the same hours.
+        name="SpeculationBelowLastWeek",
+        signal="share_of_last_week",
+        comparison=Comparison.BELOW,
+        threshold=0.75,
+        for_seconds=3600.0,
+        severity=Severity.TICKET,
+        min_draft_rate=SOME_DRAFTS,
+        as_percentage=True,
+        summary="Acceptance of {model} is far below last week's",
+        description=(
+            "{model} ({target}) accepts {value} of what it did a week ago at the same K (alarm below {threshold}): "
+            "its traffic changed, or something under all its servers did: a release, a draft, a sampling setting. "
+            "Compare what was deployed since then, and see whether the estimated speedup still pays."
+        ),
+    ),
+    Alert(
+        # Position 0 does not depend on K, so servers of different K can be compared by it.
+        name="SpeculationReplicaOff",
+        signal="share_of_model",
+        comparison=Comparison.BELOW,
+        threshold=0.75,
+        for_seconds=900.0,
+        severity=Severity.TICKET,
+        min_draft_rate=SOME_DRAFTS,
+        as_percentage=True,
+        summary="{target} accepts far less than its siblings",
+        description=(
+            "{target} accepts first draft tokens at {value} of the rate of all servers of {model} (alarm below "
+            "{threshold}). They share the traffic, so the replica is the reason: compare its draft, flags and release "
+            "with a sibling's, then restart it."
+        ),
+    ),
+    Alert(
+        # Off until somebody says where speculation stops paying: that is measured for a deployment, never assumed.
+        name="SpeculationPastConcurrencyLimit",
+        signal="busiest_batch",
+        comparison=Comparison.ABOVE,
+        threshold=math.inf,
+        for_seconds=600.0,
+        severity=Severity.TICKET,
+        min_draft_rate=SOME_DRAFTS,
+        summary="{target} still speculates past its concurrency limit",
+        description=(
+            "{target} ({model}) runs {value} requests at once in one engine, more than the {threshold} up to which "
+            "speculation was said to pay, and still drafts. Add replicas, or give vLLM 0.24 and later a schedule that "
+            "stops drafting there (num_speculative_tokens_per_batch_size)."
+        ),
+    ),
+    Alert(
+        name="SpeculationMetricsAbsent",
+        signal="servers_without_metrics",
+        comparison=Comparison.AT_LEAST,
+        threshold=1.0,
+        for_seconds=900.0,
+        severity=Severity.TICKET,
+        summary="No metrics of speculation from servers of {target}",
+        description=(
+            "{value} vLLM servers of {target} are up (alarm from {threshold}) and none exports what its speculation "
+            "does, so no other alert can tell. After an upgrade the old gauges are gone and their successors may be "
+            "missing: see whether speculation is configured, and --disable-log-stats is not."
+        ),
+    ),
+    Alert(
         # A dead fleet that service discovery drops has no series, so no comparison with 0 can tell of it.
         name="SpeculationNoTargets",
         signal="targets_absent",
         comparison=Comparison.EQUALS,
         threshold=1.0,
-        for_seconds=300.0,
+        for_seconds=120.0,
         severity=Severity.PAGE,
-        summary="Prometheus has no vLLM target ({target})",
+        summary="No vLLM server of {target} is up",
         description=(
-            "Service discovery finds no server under {target}, so nothing watches whether any is up. Either all of "
-            "them are gone, or the job was renamed: compare the scrape configuration with the job that the rules name."
+            "Prometheus reaches no server under {target}: all of them are down, or service discovery finds none. "
+            "Either the fleet is gone, or the job was renamed: look at Status → Targets, and compare the scrape "
+            "configuration with the job that the rules name."
+        ),
+    ),
+    Alert(
+        name="SpeculationMetricsMangled",
+        signal="mangled_series",
+        comparison=Comparison.AT_LEAST,
+        threshold=1.0,
+        for_seconds=300.0,
+        severity=Severity.TICKET,
+        summary="Metrics of {target} arrive under changed names",
+        description=(
+            "{value} series of {target} are called vllm_… instead of vllm:… (alarm from {threshold}), so no rule reads "
+            "them. An exporter between vLLM and Prometheus answers in OpenMetrics: scrape with scrape_protocols: "
+            "[PrometheusText0.0.4], or before Prometheus 2.49 rename vllm_(.+) to vllm:$1 in metric_relabel_configs."
         ),
     ),
     Alert(
@@ -200,8 +314,59 @@ WATCHDOGS: tuple[Alert, ...] = (
             "and the sidecar's own deliveries are not. See whether it runs (/healthz), and its log."
         ),
     ),
+    Alert(
+        name="SpecwatchSidecarStale",
+        signal="sidecar_scrape_rate",
+        comparison=Comparison.EQUALS,
+        threshold=0.0,
+        for_seconds=300.0,
+        severity=Severity.TICKET,
+        summary="The specwatch sidecar {target} reads no target any more",
+        description=(
+            "The sidecar {target} answers, and has asked none of its targets for a page in five minutes, so what it "
+            "says of drift is old. Restart it, and keep its log."
+        ),
+    ),
+    Alert(
+        name="SpecwatchSidecarGone",
+        signal="sidecar_absent",
+        comparison=Comparison.EQUALS,
+        threshold=1.0,
+        for_seconds=900.0,
+        severity=Severity.TICKET,
+        summary="The specwatch sidecar vanished from Prometheus ({target})",
+        description=(
+            "Prometheus had a sidecar under {target} within the last day and knows none now. Drift and the sidecar's "
+            "own deliveries are not watched. See whether it still runs, and whether service discovery finds it."
+        ),
+    ),
 )
-"""Alerts that Prometheus alone can raise: nobody reports his own absence, so the sidecar does not evaluate these."""
+"""Alerts that Prometheus alone can raise, so the sidecar does not evaluate these: they compare servers or weeks, need a
+limit that only the rules are told, or tell of absence, which nobody reports of himself."""
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """An alert that always fires: when it stops arriving, the way from Prometheus to people is broken."""
+
+    name: str
+    summary: str
+    description: str
+
+    @property
+    def runbook(self) -> str:
+        """File name of the runbook, under docs/runbooks."""
+        return f"{self.name}.md"
+
+
+HEARTBEAT = Heartbeat(
+    name="SpecwatchWatchdog",
+    summary="The way from Prometheus to its receivers works",
+    description=(
+        "This always fires. Whoever expects it raises the alarm when it stops: then Prometheus, Alertmanager or what "
+        "is between them is down, and no other alert can arrive."
+    ),
+)
 
 
 def alert(name: str) -> Alert:

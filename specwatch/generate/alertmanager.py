@@ -5,10 +5,12 @@ Valid for Alertmanager 0.25 and later. Secrets stay in files that only Alertmana
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from specwatch.alerting.catalogue import ALERTS, Severity, alert
+from specwatch.alerting.catalogue import ALERTS, HEARTBEAT, WATCHDOGS, Severity
 from specwatch.generate.promql import Level, duration, quoted
 from specwatch.generate.rules_config import Audience, RulesConfig
 
@@ -28,20 +30,30 @@ REPEAT_INTERVAL = {Severity.PAGE: 4 * 3600.0, Severity.TICKET: 24 * 3600.0}
 
 PAGERDUTY_SEVERITY = {Severity.PAGE: "critical", Severity.TICKET: "warning"}
 """Services that set urgency by severity make these high and low."""
+MOST_ALERTS = 100
+"""Alerts in one message to a webhook; the message says how many were left out."""
+
 SLACK_COLOUR = {Severity.PAGE: "danger", Severity.TICKET: "warning"}
 
-_DOWN = alert("SpeculationTargetDown")
-_SLOWER = alert("SpeculationSlowerThanNone")
-_LOW = alert("SpeculativeAcceptanceRateLow")
+HEARTBEAT_RECEIVER = "specwatch-heartbeat"
+HEARTBEAT_INTERVAL = 60.0
+"""Seconds between two signs of life: whoever waits for them can be set to five minutes, and not be fooled by one."""
+
+OUT_OF_HOURS = "specwatch-out-of-hours"
 
 
 def configuration(config: RulesConfig) -> dict[str, Any]:
     """The whole of alertmanager.yml."""
+    hours = config.ticket_hours
     return {
         "templates": [TEMPLATES],
+        **({"time_intervals": [{"name": OUT_OF_HOURS, "time_intervals": hours.outside()}]} if hours else {}),
         "route": _route(config),
         "inhibit_rules": inhibitions(),
-        "receivers": [_receiver(severity, config) for severity in Severity],
+        "receivers": [
+            *(_receiver(severity, team, config) for team in ("", *config.teams) for severity in Severity),
+            _heartbeat_receiver(config),
+        ],
     }
 
 
@@ -52,41 +64,76 @@ def templates() -> str:
 
 def secrets(config: RulesConfig) -> dict[str, str]:
     """Files that Alertmanager must be able to read, and what each holds."""
-    files_of_channels = {
-        config.slack_url_file: (config.slack_for, "the address of the Slack webhook"),
-        config.pagerduty_key_file: (
-            config.pagerduty_for,
-            "the integration key of the PagerDuty service, Events API v2",
+    slack, pagerduty = "the address of the Slack webhook", "the integration key of the PagerDuty service, Events API v2"
+    files_of_channels = [
+        (config.slack_for, config.slack_url_file, slack),
+        (config.pagerduty_for, config.pagerduty_key_file, pagerduty),
+        *((config.slack_for, path, f"{slack} of {team}") for team, path in config.team_slack_url_files.items()),
+        *(
+            (config.pagerduty_for, path, f"{pagerduty}, of {team}")
+            for team, path in config.team_pagerduty_key_files.items()
         ),
-    }
-    return {path: content for path, (who, content) in files_of_channels.items() if who is not Audience.NONE}
+    ]
+    found = {path: content for who, path, content in files_of_channels if who is not Audience.NONE}
+    if config.webhook_url and config.webhook_token_file and config.webhook_for is not Audience.NONE:
+        found[config.webhook_token_file] = "the webhook's bearer token"
+    return found
 
 
-def receiver_name(severity: Severity) -> str:
-    """Name of the receiver that gets alerts of this severity."""
-    return f"specwatch-{severity.value}"
+def receiver_name(severity: Severity, team: str = "") -> str:
+    """Name of the receiver that gets alerts of this severity, of a team's models or of all the others."""
+    return "-".join(["specwatch", *([team] if team else []), severity.value])
 
 
 def inhibitions() -> list[dict[str, Any]]:
-    """What is not worth telling while something else fires.
-
-    A server that cannot be scraped: whatever else was said about it is old. A server that speculation slows down:
-    its low acceptance is the reason, and the page about the one is out already. Drift is not silenced: that
-    acceptance was better before is news to whoever got the page.
-    """
-    about_servers = "|".join(entry.name for entry in ALERTS if entry is not _DOWN)
-    return [
-        _inhibition(_DOWN.name, f"alertname=~{quoted(about_servers)}", "job", "instance"),
-        _inhibition(_SLOWER.name, f"alertname={quoted(_LOW.name)}", *Level.INSTANCE.labels),
-    ]
+    """What is not worth telling while something else fires, as data: ``_SILENCES``."""
+    return [_inhibition(source, targets, *equal) for source, targets, equal in _SILENCES]
 
 
-def _inhibition(source: str, target: str, *equal: str) -> dict[str, Any]:
+def _inhibition(source: str, targets: Sequence[str], *equal: str) -> dict[str, Any]:
     return {
         "source_matchers": [f"alertname={quoted(source)}"],
-        "target_matchers": [target],
+        "target_matchers": [f"alertname=~{quoted('|'.join(targets))}"],
         "equal": list(equal),
     }
+
+
+_ABOUT_SERVERS = tuple(
+    entry.name
+    for entry in (*ALERTS, *WATCHDOGS)
+    if entry.signal not in ("target_up", "targets_absent") and not entry.name.startswith("Specwatch")
+)
+"""Alerts on what servers do: without a page to read, what they said is old."""
+
+_ABOUT_MANY = ("SpeculationBelowLastWeek", "SpeculationMetricsAbsent")
+"""Those that name no server."""
+
+_SILENCES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    # Nothing of the job is up: that some server is not, or serves badly, is no news.
+    ("SpeculationNoTargets", ("SpeculationTargetDown", *_ABOUT_SERVERS), ("job",)),
+    # A server that cannot be scraped: whatever else was said about it is old.
+    ("SpeculationTargetDown", tuple(name for name in _ABOUT_SERVERS if name not in _ABOUT_MANY), ("job", "instance")),
+    # Under changed names no metric is found: the one is the reason for the other.
+    ("SpeculationMetricsMangled", ("SpeculationMetricsAbsent",), ("job",)),
+    # The whole model fell: that each of its servers did follows.
+    (
+        "SpeculationBelowLastWeek",
+        ("SpeculationDrifted", "SpeculativeAcceptanceRateLow", "SpeculationReplicaOff"),
+        Level.MODEL.labels,
+    ),
+    # A replica that is off: that its acceptance is low, or drifted, is the same finding.
+    ("SpeculationReplicaOff", ("SpeculationDrifted", "SpeculativeAcceptanceRateLow"), Level.INSTANCE.labels),
+    # Drift is not silenced here: that acceptance was better before is news to whoever got the page.
+    (
+        "SpeculationSlowerThanNone",
+        ("SpeculativeAcceptanceRateLow", "SpeculationLastPositionsWasted"),
+        Level.INSTANCE.labels,
+    ),
+    # A sidecar that is gone, or cannot be read, is not stale as well.
+    ("SpecwatchSidecarDown", ("SpecwatchSidecarStale",), ("job", "instance")),
+    ("SpecwatchSidecarGone", ("SpecwatchSidecarDown", "SpecwatchSidecarStale"), ("job",)),
+)
+"""Source, what it silences, and the labels in which both agree."""
 
 
 def _route(config: RulesConfig) -> dict[str, Any]:
@@ -98,29 +145,91 @@ def _route(config: RulesConfig) -> dict[str, Any]:
         "group_interval": duration(config.scaled(GROUP_INTERVAL)),
         "repeat_interval": duration(config.scaled(REPEAT_INTERVAL[Severity.TICKET])),
         "routes": [
-            {
-                "receiver": receiver_name(severity),
-                "matchers": [f"severity={quoted(severity.value)}"],
-                "repeat_interval": duration(config.scaled(REPEAT_INTERVAL[severity])),
-            }
-            for severity in Severity
+            _heartbeat_route(config),
+            *(route for team in config.teams for route in _team_routes(team, config)),
+            *_severity_routes("", config),
         ],
     }
 
 
-def _receiver(severity: Severity, config: RulesConfig) -> dict[str, Any]:
-    receiver: dict[str, Any] = {"name": receiver_name(severity)}
+def _heartbeat_route(config: RulesConfig) -> dict[str, Any]:
+    interval = duration(config.scaled(HEARTBEAT_INTERVAL))
+    return {
+        "receiver": HEARTBEAT_RECEIVER,
+        "matchers": [f"alertname={quoted(HEARTBEAT.name)}"],
+        "group_wait": "0s",
+        "group_interval": interval,
+        "repeat_interval": interval,
+    }
+
+
+def _team_routes(team: str, config: RulesConfig) -> list[dict[str, Any]]:
+    """By the label that says whose an alert is, and by the models that are said to be theirs."""
+    models = [_pattern(model) for model, owner in config.model_teams.items() if owner == team]
+    matchers = [f"team={quoted(team)}", *([f"model_name=~{quoted('|'.join(models))}"] if models else [])]
+    return [
+        {
+            "receiver": receiver_name(Severity.TICKET, team),
+            "matchers": [matcher],
+            "routes": _severity_routes(team, config),
+        }
+        for matcher in matchers
+    ]
+
+
+def _pattern(model: str) -> str:
+    """A regular expression for the model's name, in which * stands for anything."""
+    return ".*".join(re.escape(part) for part in model.split("*"))
+
+
+def _severity_routes(team: str, config: RulesConfig) -> list[dict[str, Any]]:
+    return [
+        {
+            "receiver": receiver_name(severity, team),
+            "matchers": [f"severity={quoted(severity.value)}"],
+            "repeat_interval": duration(config.scaled(REPEAT_INTERVAL[severity])),
+            **_mute(severity, config),
+        }
+        for severity in Severity
+    ]
+
+
+def _mute(severity: Severity, config: RulesConfig) -> dict[str, Any]:
+    if severity is Severity.PAGE or config.ticket_hours is None:
+        return {}
+    return {"mute_time_intervals": [OUT_OF_HOURS]}
+
+
+def _receiver(severity: Severity, team: str, config: RulesConfig) -> dict[str, Any]:
+    receiver: dict[str, Any] = {"name": receiver_name(severity, team)}
     if config.pagerduty_for.includes(severity):
-        receiver["pagerduty_configs"] = [_pagerduty(severity, config)]
+        receiver["pagerduty_configs"] = [_pagerduty(severity, team, config)]
     if config.slack_for.includes(severity):
-        receiver["slack_configs"] = [_slack(severity, config)]
+        receiver["slack_configs"] = [_slack(severity, team, config)]
+    if config.webhook_url and config.webhook_for.includes(severity):
+        receiver["webhook_configs"] = [_webhook(config)]
     return receiver
 
 
-def _slack(severity: Severity, config: RulesConfig) -> dict[str, Any]:
-    channel = {"channel": config.slack_channel} if config.slack_channel else {}
+def _heartbeat_receiver(config: RulesConfig) -> dict[str, Any]:
+    receiver: dict[str, Any] = {"name": HEARTBEAT_RECEIVER}
+    if config.heartbeat_url:
+        receiver["webhook_configs"] = [{"url": config.heartbeat_url, "send_resolved": False}]
+    return receiver
+
+
+def _webhook(config: RulesConfig) -> dict[str, Any]:
+    # url_file came with 0.26 only; a token by file is older.
+    authorization = {"authorization": {"credentials_file": config.webhook_token_file}}
+    access = {"http_config": authorization} if config.webhook_token_file else {}
+    return {"url": config.webhook_url, "send_resolved": True, "max_alerts": MOST_ALERTS, **access}
+
+
+def _slack(severity: Severity, team: str, config: RulesConfig) -> dict[str, Any]:
+    own = config.team_slack_url_files.get(team)
+    channel = {"channel": config.slack_channel} if config.slack_channel and not own else {}
     return {
-        "api_url_file": config.slack_url_file,
+        "api_url_file": own or config.slack_url_file,
         **channel,
         "send_resolved": True,
         "color": f"{{{{ if .Alerts.Firing }}}}{SLACK_COLOUR[severity]}{{{{ else }}}}good{{{{ end }}}}",
@@ -132,10 +241,10 @@ def _slack(severity: Severity, config: RulesConfig) -> dict[str, Any]:
     }
 
 
-def _pagerduty(severity: Severity, config: RulesConfig) -> dict[str, Any]:
+def _pagerduty(severity: Severity, team: str, config: RulesConfig) -> dict[str, Any]:
     address = {"url": config.pagerduty_url} if config.pagerduty_url else {}
     return {
-        "routing_key_file": config.pagerduty_key_file,
+        "routing_key_file": config.team_pagerduty_key_files.get(team, config.pagerduty_key_file),
         **address,
         "send_resolved": True,
         "severity": PAGERDUTY_SEVERITY[severity],
@@ -150,6 +259,7 @@ def _pagerduty(severity: Severity, config: RulesConfig) -> dict[str, Any]:
         "links": [
             {"href": _template("pagerduty.runbook"), "text": "Runbook"},
             {"href": _template("pagerduty.dashboard"), "text": "Dashboard"},
+            {"href": _template("silence"), "text": "Silence"},
         ],
     }
 

@@ -15,7 +15,7 @@ from enum import Enum
 
 from specwatch.signals.catalogue import Signal
 from specwatch.signals.formula import PerPosition, Ratio, Terms
-from specwatch.vllm.metrics import GAUGES, POSITION_SERIES, SERIES, SPECULATION, Counter
+from specwatch.vllm.metrics import GAUGES, POSITION_SERIES, SERIES, SPECULATION, V0_EFFICIENCY, Counter
 
 INSTANCE_LABEL = "instance"
 """Prometheus' label for host and port of a server."""
@@ -24,14 +24,23 @@ INSTANCE_LABEL = "instance"
 class Level(Enum):
     """What a recorded series speaks of: its name's first word, and the labels it keeps."""
 
+    ENGINE = ("engine", ("job", INSTANCE_LABEL, "model_name", "engine"))
+    """One data-parallel engine of one server."""
     INSTANCE = ("instance", ("job", INSTANCE_LABEL, "model_name"))
     """One server, its data-parallel engines pooled."""
     MODEL = ("model", ("job", "model_name"))
     """All servers of one model."""
+    FLEET = ("fleet", ("job",))
+    """All servers of the job."""
 
     def __init__(self, word: str, labels: tuple[str, ...]) -> None:
         self.word = word
         self.labels = labels
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether several servers are in it; then it is made from what is recorded of each."""
+        return INSTANCE_LABEL not in self.labels
 
 
 V1_ONLY = 'engine!=""'
@@ -47,6 +56,12 @@ EXPORTED_TOGETHER = (
 draft tokens without drafts, and servers that do not speculate have neither. Pooling needs care across sets only."""
 
 POSITION = "position"
+
+CACHE_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+"""Share of the KV cache in use. 0.9.2 renamed it and serves both names; 0.12 dropped the old one."""
+
+V0_SIGNALS = ("acceptance_rate", "acceptance_length")
+"""What the V0 engine's efficiency gauge tells where K is known; its counters and its own rate are wrong."""
 
 UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 """PromQL's units, in milliseconds."""
@@ -73,11 +88,13 @@ class Recording:
     """Names and expressions of the recording rules.
 
     ``selector`` holds the label matchers of vLLM's targets, ``job="vllm"``; ``window`` is the seconds over which
-    rates are taken.
+    rates are taken. ``v0_k`` is K of the V0 servers, whose acceptance is recorded where it is given: since their start,
+    for that is all they tell, and by server alone, for averages cannot be pooled.
     """
 
     selector: str
     window: float
+    v0_k: int | None = None
 
     def counter(self, counter: Counter, level: Level = Level.INSTANCE) -> str:
         """Name of the series that records a counter's rate, or a gauge's mean, over the window."""
@@ -103,7 +120,7 @@ class Recording:
 
     def counter_expression(self, counter: Counter, level: Level = Level.INSTANCE) -> str:
         """PromQL of ``counter``'s recording rule."""
-        if level is Level.MODEL:
+        if level.is_pooled:
             return sum_by(level.labels, self.counter(counter))
         if counter in GAUGES:
             return sum_by(level.labels, self._over_window("avg_over_time", GAUGES[counter]))
@@ -113,26 +130,48 @@ class Recording:
     def accepted_at_position_expression(self, level: Level = Level.INSTANCE) -> str:
         """PromQL of ``accepted_at_position``'s recording rule."""
         labels = (*level.labels, POSITION)
-        if level is Level.MODEL:
+        if level.is_pooled:
             return sum_by(labels, self.accepted_at_position())
         return sum_by(labels, self._over_window("rate", POSITION_SERIES, V1_ONLY))
 
     def drafts_at_position_expression(self, level: Level = Level.INSTANCE) -> str:
         """PromQL of ``drafts_at_position``'s recording rule: each position gets its own engine's drafts."""
         labels = (*level.labels, POSITION)
-        if level is Level.MODEL:
+        if level.is_pooled:
             return sum_by(labels, self.drafts_at_position())
         positions = self._over_window("rate", POSITION_SERIES, V1_ONLY)
         drafts = self._over_window("rate", SERIES[Counter.DRAFTS][0], V1_ONLY)
         return sum_by(labels, at_each_position(positions, drafts))
 
     def signal_expression(self, signal: Signal, level: Level = Level.INSTANCE) -> str:
-        """PromQL of ``signal``'s recording rule, over recorded rates alone."""
+        """PromQL of ``signal``'s recording rule, over recorded rates alone but for V0."""
         if isinstance(signal.formula, PerPosition):
             drafts = self.drafts_at_position(level)
             enough = f"{drafts} >= {number(signal.formula.at_least / self.window)}"
             return f"{self.accepted_at_position(level)}\n/\n({enough})"
-        return self._ratio(signal.formula, level)
+        text = self._ratio(signal.formula, level)
+        if self.v0_k is not None and level is Level.INSTANCE and signal.name in V0_SIGNALS:
+            return f"{text}\nor\n{self._since_start(signal.name, self.v0_k)}"
+        return text
+
+    def cache_usage(self, level: Level = Level.INSTANCE) -> str:
+        """Name of the series that records how full the fullest engine's KV cache was, 0 to 1, as a mean."""
+        return f"{level.word}:{_metric(CACHE_USAGE[0])}:max_avg{duration(self.window)}"
+
+    def cache_usage_expression(self, level: Level = Level.INSTANCE) -> str:
+        """PromQL of ``cache_usage``'s recording rule: a fleet has no one cache, so the fullest is told."""
+        if level.is_pooled:
+            return aggregated("max", level.labels, self.cache_usage())
+        return aggregated("max", level.labels, *(self._over_window("avg_over_time", name) for name in CACHE_USAGE))
+
+    def _since_start(self, name: str, k: int) -> str:
+        """V0's averages: acceptance length is the efficiency times K + 1 (``vllm.metrics.SinceStart``).
+
+        While nothing was drafted the gauge is NaN, which no comparison lets pass.
+        """
+        labels = Level.INSTANCE.labels
+        length = f"{k + 1} * {aggregated('max', labels, f'{V0_EFFICIENCY}{{{self.selector}}} >= 0')}"
+        return length if name == "acceptance_length" else f"({length} - 1)\n/ {k}"
 
     def _ratio(self, formula: Ratio, level: Level) -> str:
         needed = {*formula.numerator, *formula.denominator, *formula.at_least}
@@ -147,7 +186,7 @@ class Recording:
 
     def _pooled(self, terms: Terms, level: Level, needed: Set[Counter]) -> str:
         """The weighted sum of recorded rates, over the servers that export every counter of ``needed``."""
-        if level is Level.INSTANCE or any(needed <= together for together in EXPORTED_TOGETHER):
+        if not level.is_pooled or any(needed <= together for together in EXPORTED_TOGETHER):
             return weighted(terms, lambda counter: self.counter(counter, level))
         others = [self.counter(counter) for counter in witnesses(terms, needed)]
         return sum_by(level.labels, "\nand\n".join([weighted(terms, self.counter), *others]))
@@ -209,8 +248,13 @@ def at_each_position(positions: str, drafts: str) -> str:
 
 def sum_by(labels: Iterable[str], *alternatives: str) -> str:
     """The sum that keeps these labels, over the first of the alternatives that a series has."""
+    return aggregated("sum", labels, *alternatives)
+
+
+def aggregated(function: str, labels: Iterable[str], *alternatives: str) -> str:
+    """The aggregation that keeps these labels, over the first of the alternatives that a series has."""
     body = re.sub("^", "  ", "\nor\n".join(alternatives), flags=re.MULTILINE)
-    return f"sum by ({', '.join(labels)}) (\n{body}\n)"
+    return f"{function} by ({', '.join(labels)}) (\n{body}\n)"
 
 
 def _in_parentheses(text: str) -> str:

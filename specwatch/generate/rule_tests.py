@@ -2,8 +2,9 @@
 
 They go out with the rules, so that whoever changes these by hand learns what broke. Every alert must fire on the
 evaluation on which it should, with all labels and texts, and not on the one before; none may fire on a healthy
-server that restarts, on an idle one, or on one without speculation. What is recorded must be what the formulas in
-Python make of the same increments.
+server that restarts, on an idle one, or on one without speculation. Published configurations that speculation made
+1.4 to 3.4 times faster must not be paged for. What is recorded must be what the formulas in Python make of the same
+increments. ``rule_tests_week`` has what looks back a week.
 """
 
 from __future__ import annotations
@@ -13,18 +14,33 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote_plus
 
-from specwatch.alerting.catalogue import Alert
+from specwatch.alerting.catalogue import HEARTBEAT, Alert, alert
 from specwatch.generate.promql import Level, duration, quoted
-from specwatch.generate.rule_scenarios import MODEL, Engine, Firing, firing, mixed_fleet, quiet
-from specwatch.generate.rules import ALERTING_GROUP, RECORDING_GROUP, RUNBOOKS, recording
-from specwatch.generate.rules_config import RULES, RulesConfig
-from specwatch.signals.catalogue import Signal, Value, evaluate, signals
-from specwatch.signals.speedup import given
+from specwatch.generate.recording_rules import (
+    CORE,
+    RECORDING_GROUP,
+    SHORT,
+    WINDOWS,
+    Window,
+    recorded_signals,
+    recording,
+    window_rules,
+)
+from specwatch.generate.rule_fleets import healthy, mixed_fleet, quiet
+from specwatch.generate.rule_published import published
+from specwatch.generate.rule_scenarios import Firing, fires_by_itself, firing
+from specwatch.generate.rule_traffic import MODEL, SERVER, Engine, Phase, Traffic, busy, levels, named, target, up
+from specwatch.generate.rules import ALERTING_GROUP, NOBODY, RUNBOOKS
+from specwatch.generate.rules_config import RulesConfig
+from specwatch.signals.catalogue import Signal, Value, evaluate, signal
 from specwatch.signals.window import Increments
-from specwatch.vllm.metrics import SPECULATION
+from specwatch.vllm.metrics import SPECULATION, V0_EFFICIENCY, SinceStart
 
 DECIMALS = 6
 """To which recorded values are compared: promtool before 3.0 wants floats that are equal to the last bit."""
+
+DIGITS = {"value": 3, "threshold": 6}
+"""Shown in a text: a threshold as it was chosen, a value to the precision that its window has."""
 
 Test = dict[str, Any]
 """One test as promtool's YAML has it."""
@@ -35,31 +51,44 @@ def tests(config: RulesConfig, rules_file: str) -> dict[str, Any]:
     return {
         "rule_files": [rules_file],
         "evaluation_interval": _at(1, config),
-        "group_eval_order": [RECORDING_GROUP, ALERTING_GROUP],
+        "group_eval_order": group_order(),
         "tests": [
-            *(_fires(entry, config) for entry in RULES),
+            *(_fires(entry, config) for entry in config.alerts if fires_by_itself(entry)),
+            _beats(config),
+            *_rides_out_a_blip(config),
             *_stays_silent(config),
+            _published(config),
             _records(config),
+            *_records_v0(config),
         ],
     }
 
 
+def group_order() -> list[str]:
+    """The rules' groups, those that read others after them."""
+    return [*(RECORDING_GROUP + window.suffix for window in WINDOWS), ALERTING_GROUP]
+
+
 def _fires(entry: Alert, config: RulesConfig) -> Test:
-    held = math.ceil(entry.for_seconds / config.interval)
+    held = math.ceil(entry.rule_for_seconds / config.interval)
     subject = firing(entry, config, steps=held + 20)
     first = subject.begins + held
-    expected = {
-        "exp_labels": {"severity": config.severity(entry).value, **subject.labels},
-        "exp_annotations": _annotations(entry, subject, config),
-    }
     return {
         "name": f"{entry.name} fires when it should, and not before",
         "interval": _at(1, config),
         "input_series": subject.series,
         "alert_rule_test": [
-            *([_alert_test(entry, first - 1, config, [])] if first else []),
-            _alert_test(entry, first, config, [expected]),
+            *([alert_test(entry, first - 1, config, [])] if first else []),
+            alert_test(entry, first, config, [expectation(entry, subject, config)]),
         ],
+    }
+
+
+def expectation(entry: Alert, subject: Firing, config: RulesConfig) -> dict[str, Any]:
+    """An alert as it should arrive, with all labels and texts."""
+    return {
+        "exp_labels": {"severity": config.severity(entry).value, **config.alert_labels, **subject.labels},
+        "exp_annotations": _annotations(entry, subject, config),
     }
 
 
@@ -67,7 +96,8 @@ def _annotations(entry: Alert, subject: Firing, config: RulesConfig) -> dict[str
     """The texts as they should arrive, worked out here without Prometheus' templates."""
     numbers = {"value": subject.value, "threshold": config.threshold(entry)}
     shown = {
-        name: f"{number * 100:.4g}%" if entry.as_percentage else f"{number:.3g}" for name, number in numbers.items()
+        name: f"{number * 100:.4g}%" if entry.as_percentage else f"{number:.{DIGITS[name]}g}"
+        for name, number in numbers.items()
     }
     fields = {**subject.fields, **shown}
     annotations = {
@@ -81,56 +111,169 @@ def _annotations(entry: Alert, subject: Firing, config: RulesConfig) -> dict[str
 
 
 def _variables(entry: Alert, subject: Firing, config: RulesConfig) -> str:
-    if entry.signal == "sidecar_up":
+    if entry.name.startswith("Specwatch"):
         return ""
     kept = [name for name in Level.INSTANCE.labels if name in subject.labels]
     query = "&".join(f"var-{name}={quote_plus(subject.labels[name])}" for name in kept)
     return f"{'&' if '?' in config.dashboard_url else '?'}{query}"
 
 
+def _beats(config: RulesConfig) -> Test:
+    expected = {
+        "exp_labels": {"severity": NOBODY, **config.alert_labels},
+        "exp_annotations": {
+            "summary": HEARTBEAT.summary,
+            "description": HEARTBEAT.description,
+            "runbook_url": f"{config.runbook_base or RUNBOOKS}/{HEARTBEAT.runbook}",
+        },
+    }
+    return {
+        "name": f"{HEARTBEAT.name} always fires",
+        "interval": _at(1, config),
+        "input_series": [up(SERVER, config, (4, 1), (4, 0))],
+        "alert_rule_test": [
+            {"eval_time": _at(step, config), "alertname": HEARTBEAT.name, "exp_alerts": [expected]} for step in (0, 6)
+        ],
+    }
+
+
+def _rides_out_a_blip(config: RulesConfig) -> Iterator[Test]:
+    """Two rate windows of loss among good ones are no page; a loss that lasts is one."""
+    entry = alert("SpeculationSlowerThanNone")
+    window = math.ceil(config.rate_window / config.interval)
+    good, loss = healthy(config), Traffic(busy(config))
+    speedups = [(1 + k * rate) / (1 + k * config.draft_cost) for k, rate in ((good.k, _rate(good)), (loss.k, 0.0))]
+    room = (speedups[0] - config.threshold(entry)) / (speedups[0] - speedups[1])
+    if not 0.4 < room < 1.0:  # With these thresholds and costs two windows of six are no blip, or nothing is a loss.
+        return
+    life = [Phase(good, 6 * window), Phase(loss, 2 * window), Phase(good, 6 * window), Phase(loss, 10 * window)]
+    subject = Firing(
+        series=list(Engine(life).series(config)),
+        begins=0,
+        labels={"instance": SERVER, "job": config.vllm_job, "model_name": MODEL},
+        value=speedups[1],
+        fields={"target": SERVER, "model": MODEL},
+    )
+    yield {
+        "name": f"{entry.name} rides out a blip, and not a loss that lasts",
+        "interval": _at(1, config),
+        "input_series": subject.series,
+        "alert_rule_test": [
+            *(alert_test(entry, step, config, []) for step in range(6 * window, 14 * window + 1, max(window // 2, 1))),
+            alert_test(entry, 24 * window, config, [expectation(entry, subject, config)]),
+        ],
+    }
+
+
+def _rate(traffic: Traffic) -> float:
+    return traffic.accepted / (traffic.drafts * traffic.k)
+
+
 def _stays_silent(config: RulesConfig) -> Iterator[Test]:
-    longest = max(math.ceil((entry.for_seconds + config.rate_window) / config.interval) for entry in RULES)
-    steps = 2 * longest
+    alerts, longest = config.alerts, _settled(config)
+    steps = longest + longest // 2
     for name, series in quiet(config, steps).items():
         yield {
             "name": f"Nothing fires on {name}",
             "interval": _at(1, config),
             "input_series": series,
-            "alert_rule_test": [_alert_test(entry, step, config, []) for entry in RULES for step in (longest, steps)],
+            "alert_rule_test": [alert_test(entry, step, config, []) for entry in alerts for step in (longest, steps)],
         }
 
 
-def _alert_test(entry: Alert, step: int, config: RulesConfig, expected: list[Any]) -> Test:
+def _settled(config: RulesConfig) -> int:
+    """Steps after which whatever holds from the first has fired."""
+    longest = max(entry.rule_for_seconds for entry in config.alerts if fires_by_itself(entry))
+    return math.ceil((longest + config.rate_window) / config.interval)
+
+
+def _published(config: RulesConfig) -> Test:
+    """Their acceptance rates are below 60 %, so that alert fires: it is a ticket, and this is why."""
+    steps = _settled(config)
+    engines, firings = published(config, steps)
+    return {
+        "name": "Published configurations, all of them faster with speculation, are judged by speed",
+        "interval": _at(1, config),
+        "input_series": [
+            *(up(engine.instance, config, (steps, 1)) for engine in engines),
+            *(series for engine in engines for series in engine.series(config)),
+        ],
+        "alert_rule_test": [
+            alert_test(
+                entry, steps, config, [expectation(entry, subject, config) for subject in firings.get(entry.name, [])]
+            )
+            for entry in config.alerts
+        ],
+    }
+
+
+def alert_test(entry: Alert, step: int, config: RulesConfig, expected: list[Any]) -> Test:
+    """What fires of an alert at a step."""
     return {"eval_time": _at(step, config), "alertname": entry.name, "exp_alerts": expected}
 
 
 def _records(config: RulesConfig) -> Test:
-    """Every recorded signal of a mixed fleet, by server and by model."""
-    steps = 2 * math.ceil(config.rate_window / config.interval)
+    """Every recorded signal of a mixed fleet, over every window, by engine, server, model and job."""
+    steps = WINDOWS[0].factor * 2 * math.ceil(config.rate_window / config.interval)
     fleet = mixed_fleet(config, steps)
     series = [entry for engine in fleet for entry in engine.series(config)]
+    recorded = {rule["record"] for window in WINDOWS for rule in window_rules(window, config)}
     return {
         "name": "Recorded signals are what the formulas make of the same increments",
         "interval": _at(1, config),
         "input_series": series,
         "promql_expr_test": [
-            _expression_test(signal, level, fleet, steps, config)
+            _expression_test(signal, level, window, fleet, steps, config)
+            for window in WINDOWS
             for level in Level
-            for signal in signals(given(config.draft_cost))
+            for signal in recorded_signals(config)
+            if recording(config, window).signal(signal, level) in recorded and (window is SHORT or signal.name in CORE)
         ],
     }
 
 
-def _expression_test(signal: Signal, level: Level, fleet: Sequence[Engine], steps: int, config: RulesConfig) -> Test:
+def _expression_test(
+    signal: Signal, level: Level, window: Window, fleet: Sequence[Engine], steps: int, config: RulesConfig
+) -> Test:
     samples = []
-    for instance in dict.fromkeys(engine.instance if level is Level.INSTANCE else "" for engine in fleet):
-        pooled = [_increments(engine, config) for engine in fleet if instance in ("", engine.instance)]
-        place = {"job": config.vllm_job, **({"instance": instance} if instance else {}), "model_name": MODEL}
-        samples += _samples(evaluate([signal], pooled)[signal.name], place)
+    for place in dict.fromkeys(_place(engine, level) for engine in fleet):
+        pooled = [_increments(engine, config) for engine in fleet if _place(engine, level) == place]
+        labels = {"job": config.vllm_job, **dict(zip(level.labels[1:], place, strict=True))}
+        samples += _samples(evaluate([signal], pooled)[signal.name], labels)
     return {
-        "expr": f"round({recording(config).signal(signal, level)}, 1e-{DECIMALS})",
+        "expr": f"round({recording(config, window).signal(signal, level)}, 1e-{DECIMALS})",
         "eval_time": _at(steps, config),
         "exp_samples": samples,
+    }
+
+
+def _place(engine: Engine, level: Level) -> tuple[str, ...]:
+    """The values of the level's labels after the job."""
+    labels = {"instance": engine.instance, "model_name": engine.model, "engine": engine.engine}
+    return tuple(labels[name] for name in level.labels[1:])
+
+
+def _records_v0(config: RulesConfig) -> Iterator[Test]:
+    """V0 tells its acceptance by its efficiency, once K is known, under the names that V1 has."""
+    k, efficiency = config.v0_num_speculative_tokens, 0.6
+    if k is None:
+        return
+    own = {"model_name": MODEL, **target(SERVER, config)}
+    told = SinceStart(efficiency)
+    expected = {"acceptance_rate": told.acceptance_rate(k), "acceptance_length": told.acceptance_length(k)}
+    place = {"instance": SERVER, "job": config.vllm_job, "model_name": MODEL}
+    yield {
+        "name": "Acceptance of a V0 server is what its efficiency says",
+        "interval": _at(1, config),
+        "input_series": [named(V0_EFFICIENCY, own, levels([(4, efficiency)]))],
+        "promql_expr_test": [
+            {
+                "expr": f"round({recording(config).signal(signal(name))}, 1e-{DECIMALS})",
+                "eval_time": _at(2, config),
+                "exp_samples": _samples(value, place),
+            }
+            for name, value in expected.items()
+        ],
     }
 
 

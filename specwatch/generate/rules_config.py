@@ -9,17 +9,21 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from specwatch.alerting.catalogue import ALERTS, RATE_WINDOW, WATCHDOGS, Alert, Comparison, Severity, alert
 from specwatch.generate.promql import UNITS
+from specwatch.generate.working_hours import WorkingHours, working_hours
 from specwatch.signals.drift import CEILING
 from specwatch.signals.speedup import ASSUMED
 from specwatch.vllm.metrics import MAX_POSITIONS
 
 RULES: tuple[Alert, ...] = (*ALERTS, *WATCHDOGS)
-"""Every alert that is generated."""
+"""Every alert that can be generated."""
+
+LIMIT = alert("SpeculationPastConcurrencyLimit")
+"""The alert that is off until its limit is chosen."""
 
 INTERVAL = 30.0
 """Seconds between two evaluations of the rules: a tenth of the window, so ``for`` is kept to a tenth as well."""
@@ -30,6 +34,10 @@ POINTS_IN_WINDOW = 4
 LARGEST_THRESHOLD: Mapping[str, float] = {"estimated_speedup": 10.0, "drift_score": CEILING}
 """By signal. Nobody has decoded ten times faster (Leviathan et al. 2023 expect 6.86 at best), and the drift score
 stops growing at its ceiling; as a percentage, anything is at most 1."""
+
+
+COUNTS = frozenset({"servers_without_metrics", "mangled_series"})
+"""Signals that are whole numbers."""
 
 
 class Audience(str, Enum):
@@ -80,6 +88,8 @@ def _problem(entry: Alert, value: float) -> str | None:
     if entry.as_percentage and value > 1:
         meant = f"; write {value / 100:g} for {value:g} %" if value <= 100 else ""
         return f"{entry.name}: {value:g} is no ratio from 0 to 1{meant}"
+    if entry.signal in COUNTS and value != int(value):
+        return f"{entry.name}: {value:g} is no number of servers or series; write a whole one"
     largest = LARGEST_THRESHOLD.get(entry.signal, math.inf)
     if value > largest:
         return f"{entry.name}: {value:g} is more than {largest:g}, which {entry.signal} does not reach"
@@ -97,14 +107,50 @@ def _chosen(labels: Mapping[str, str]) -> Mapping[str, str]:
     return labels
 
 
+def _added(labels: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in labels.items():
+        if name in OWN_LABELS or not re.fullmatch(r"[a-zA-Z_]\w*", name, re.ASCII):
+            raise _refuse(f"{name!r} cannot be put on alerts; use a label of your own, such as team")
+        if "{{" in value:
+            raise _refuse(f"{name}: Prometheus would read {value[:40]!r} as a template; write plain text")
+    return labels
+
+
+def _teams(teams: Mapping[str, Any]) -> Mapping[str, Any]:
+    for team in teams:
+        if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", team) or len(team) > LONGEST_TEAM:
+            near = re.sub("[^a-z0-9]+", "-", team.lower()).strip("-")[:LONGEST_TEAM].strip("-")
+            meant = f"; did you mean {near}?" if near else ""
+            raise _refuse(f"{team!r} is no team's name: lower-case letters, digits and '-'{meant}")
+        if team in (severity.value for severity in Severity):
+            raise _refuse(f"a team cannot be called {team}: receivers are called like teams and severities")
+    return teams
+
+
+def _models_teams(teams: Mapping[str, str]) -> Mapping[str, str]:
+    _teams(dict.fromkeys(teams.values()))
+    return teams
+
+
 def _address(text: str) -> str:
     if text and not re.fullmatch(r"https?://[^\s{}]+", text):
         raise _refuse("write an address that begins with http:// or https://")
     return text.rstrip("/")
 
 
+def _address_as_it_is(text: str) -> str:
+    _address(text)
+    return text
+
+
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=86_400)]
 Address = Annotated[str, AfterValidator(_address)]
+ExactAddress = Annotated[str, AfterValidator(_address_as_it_is)]
+Text = Annotated[str, Field(min_length=1)]
+PathsByTeam = Annotated[dict[str, Text], AfterValidator(_teams)]
+
+LONGEST_TEAM = 40
+"""Characters of a team's name: it is part of receivers' names, which are shown on a line."""
 
 
 class RulesConfig(BaseModel):
@@ -126,6 +172,12 @@ class RulesConfig(BaseModel):
     """By alert, instead of the catalogue's."""
     severities: Annotated[dict[str, Severity], AfterValidator(_known)] = {}
     """By alert, instead of the catalogue's."""
+    max_spec_concurrency: Annotated[float, Field(gt=0, le=100_000)] | None = None
+    """Requests at once in one engine up to which speculation pays; without it no alert asks for it."""
+    v0_num_speculative_tokens: Annotated[int, Field(ge=1, le=MAX_POSITIONS)] | None = None
+    """K of servers that run the V0 engine, whose page does not show it; without it they have no acceptance."""
+    alert_labels: Annotated[dict[str, Text], AfterValidator(_added)] = {}
+    """Further labels of every alert, such as team."""
     time_scale: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Factor on every duration, for rehearsals and tests."""
     runbook_base: Address = ""
@@ -142,6 +194,21 @@ class RulesConfig(BaseModel):
     pagerduty_url: Address = ""
     """Empty: PagerDuty's own for the US; https://events.eu.pagerduty.com/v2/enqueue is the European one."""
     pagerduty_for: Audience = Audience.ALL
+    webhook_url: ExactAddress = ""
+    """Empty: no webhook. It stands in the configuration as it is, so a secret belongs into webhook_token_file."""
+    webhook_token_file: str = ""
+    """File on Alertmanager's machine that holds the webhook's bearer token; empty: it wants none."""
+    webhook_for: Audience = Audience.ALL
+    heartbeat_url: ExactAddress = ""
+    """Whom the alert that always fires is told, so that its end is noticed; empty: nobody."""
+    model_teams: Annotated[dict[str, str], AfterValidator(_models_teams)] = {}
+    """Team by name of a model, in which * stands for anything."""
+    team_slack_url_files: PathsByTeam = {}
+    """By team, instead of slack_url_file."""
+    team_pagerduty_key_files: PathsByTeam = {}
+    """By team, instead of pagerduty_key_file."""
+    ticket_hours: Annotated[WorkingHours, BeforeValidator(working_hours), PlainSerializer(str)] | None = None
+    """When tickets are told, as in "monday:friday 08:00-18:00 Europe/Berlin"; without it always."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> RulesConfig:
@@ -149,9 +216,21 @@ class RulesConfig(BaseModel):
             raise _refuse(f"rate_window must be at least {POINTS_IN_WINDOW} times the interval of {self.interval:g} s")
         self._check_that_speculation_can_lose()
         for severity in Severity:
-            if not (self.slack_for.includes(severity) or self.pagerduty_for.includes(severity)):
+            webhook = bool(self.webhook_url) and self.webhook_for.includes(severity)
+            if not (webhook or self.slack_for.includes(severity) or self.pagerduty_for.includes(severity)):
                 raise _refuse(f"nobody would get alerts of severity {severity.value}: widen slack_for or pagerduty_for")
         return self
+
+    @property
+    def alerts(self) -> tuple[Alert, ...]:
+        """The alerts that are generated."""
+        return tuple(entry for entry in RULES if math.isfinite(self.threshold(entry)))
+
+    @property
+    def teams(self) -> tuple[str, ...]:
+        """Every team that is named, in order."""
+        named = {*self.model_teams.values(), *self.team_slack_url_files, *self.team_pagerduty_key_files}
+        return tuple(sorted(named))
 
     def _check_that_speculation_can_lose(self) -> None:
         slower = alert("SpeculationSlowerThanNone")
@@ -168,6 +247,8 @@ class RulesConfig(BaseModel):
 
     def threshold(self, entry: Alert) -> float:
         """The threshold that holds for an alert."""
+        if entry is LIMIT and self.max_spec_concurrency is not None:
+            return self.thresholds.get(entry.name, self.max_spec_concurrency)
         return self.thresholds.get(entry.name, entry.threshold)
 
     def severity(self, entry: Alert) -> Severity:

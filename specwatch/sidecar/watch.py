@@ -12,7 +12,7 @@ from specwatch.collect.targets import Target
 from specwatch.signals.catalogue import Value, evaluate, signals
 from specwatch.signals.diagnosis import Evidence, Finding, Level, diagnose
 from specwatch.signals.drift import DriftDetector, DriftReading, DriftSettings
-from specwatch.signals.speedup import ASSUMED, DraftCost
+from specwatch.signals.speedup import ASSUMED, DraftCost, last_position_worth
 from specwatch.signals.window import Increments, Ledger, add_up
 from specwatch.vllm.metrics import Counter, Dialect, SinceStart, Snapshot
 
@@ -124,7 +124,13 @@ class TargetView:
             "target_up": None if self.up is None else float(self.up),
             "speculation_configured": None if configured is None else float(configured),
             "drift_score": self.drift.score,
+            "last_position_worth": self._last_position_worth(),
         }
+
+    def _last_position_worth(self) -> float | None:
+        rates = self.headline.values["position_acceptance"]
+        drafted = _number(self.headline.values, "draft_length")
+        return last_position_worth(rates, drafted, self.cost) if isinstance(rates, tuple) else None
 
 
 class TargetWatch:

@@ -10,6 +10,7 @@ a constant acceptance probability.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -63,6 +64,23 @@ def from_parameter_counts(ratio: float) -> DraftCost:
 def given(c: float) -> DraftCost:
     """Draft cost that the user states."""
     return DraftCost(c=c, source=f"given: a draft token costs {c:.1%} of a target step")
+
+
+UNDRAFTED = 0.1
+"""How far mean K may lie below the number of positions for the last one to count as drafted: it was then proposed in
+at least nine steps of ten. Schedules, n-gram and suffix propose less, and their last positions say nothing."""
+
+
+def last_position_worth(rates: Sequence[float | None], draft_length: float | None, cost: DraftCost) -> float | None:
+    """Acceptance at the last draft position ÷ cost of a draft token; None where it is not known.
+
+    ``rates`` are unconditional, one a position, so the last is the smallest. Below 1 the position costs more than it
+    brings: S = (1 + Σ rates) ÷ (v + K·c) grows without it wherever S is above 1.
+    """
+    known = [rate for rate in rates if rate is not None]
+    if not known or draft_length is None or cost.c <= 0 or draft_length < len(known) - UNDRAFTED:
+        return None
+    return min(known) / cost.c
 
 
 def speedup_formula(cost: DraftCost, at_least: Terms) -> Ratio:

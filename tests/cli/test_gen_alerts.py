@@ -11,7 +11,14 @@ from specwatch.errors import InputError, SpecwatchError
 from specwatch.generate.rules_config import RulesConfig
 
 LOW = "SpeculativeAcceptanceRateLow"
-FILES = ["alertmanager.yml", "specwatch.rules.test.yml", "specwatch.rules.yml", "specwatch.tmpl"]
+FILES = [
+    "alertmanager.yml",
+    "specwatch.rules.test.yml",
+    "specwatch.rules.week.test.yml",
+    "specwatch.rules.yml",
+    "specwatch.tmpl",
+]
+RULES = "specwatch.rules.yml"
 
 
 def run(*arguments: object) -> Result:
@@ -39,9 +46,9 @@ def test_the_files_are_written_named_and_the_next_steps_told(tmp_path: Path):
     assert result.exit_code == 0
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == FILES
     lines = result.output.splitlines()
-    assert lines[:4] == [f"wrote {tmp_path}/new/{name}" for name in FILES]
-    assert f"{tmp_path}/new/specwatch.rules.yml to rule_files" in lines[4]
-    assert "/etc/alertmanager/secrets/slack-url" in lines[5]
+    assert lines[:5] == [f"wrote {tmp_path}/new/{name}" for name in FILES]
+    assert f"{tmp_path}/new/specwatch.rules.yml to rule_files" in lines[5]
+    assert "/etc/alertmanager/secrets/slack-url" in lines[6]
 
 
 def test_the_folder_is_alerts_unless_told_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -74,7 +81,15 @@ def test_a_file_gives_the_options_and_the_command_line_wins(tmp_path: Path):
 
 
 def test_every_choice_can_be_made_in_the_file_and_on_the_command_line(tmp_path: Path):
-    names = {"thresholds": "threshold", "severities": "severity", "target_labels": "target-label"}
+    names = {
+        "thresholds": "threshold",
+        "severities": "severity",
+        "target_labels": "target-label",
+        "alert_labels": "alert-label",
+        "model_teams": "model-team",
+        "team_slack_url_files": "team-slack-url-file",
+        "team_pagerduty_key_files": "team-pagerduty-key-file",
+    }
     text = run("--help").output
     for key in RulesConfig.model_fields:
         assert f"--{names.get(key, key.replace('_', '-'))} " in text
@@ -90,12 +105,12 @@ def test_a_check_of_fresh_files_succeeds_and_writes_nothing(tmp_path: Path):
 
 def test_a_check_of_a_changed_file_fails_and_names_it(tmp_path: Path):
     run("--output", tmp_path)
-    (tmp_path / FILES[2]).write_text("groups: []\n")
+    (tmp_path / RULES).write_text("groups: []\n")
     problem = run("--output", tmp_path, "--check").exception
     assert isinstance(problem, SpecwatchError)
     assert problem.exit_code == 1
     assert "(specwatch.rules.yml)" in str(problem)
-    assert (tmp_path / FILES[2]).read_text() == "groups: []\n"
+    assert (tmp_path / RULES).read_text() == "groups: []\n"
 
 
 def test_a_check_with_other_options_fails(tmp_path: Path):

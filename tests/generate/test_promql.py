@@ -75,7 +75,7 @@ def test_every_series_that_is_asked_for_is_a_cumulative_one_of_the_dialect():
 @each_level
 @each_signal
 def test_a_signal_reads_recorded_series_alone(entry: Signal, level: Level):
-    read = set(re.findall(r"\b(?:instance|model):[\w:]+", NAMES.signal_expression(entry, level)))
+    read = set(re.findall(r"\b(?:engine|instance|model|fleet):[\w:]+", NAMES.signal_expression(entry, level)))
     assert read
     assert read <= recorded_names(level) | recorded_names(Level.INSTANCE)
 

@@ -7,7 +7,7 @@ import pytest
 from specwatch.alerting.catalogue import Severity, alert
 from specwatch.config import load
 from specwatch.errors import InputError
-from specwatch.generate.rules_config import RULES, Audience, RulesConfig
+from specwatch.generate.rules_config import LIMIT, RULES, Audience, RulesConfig
 
 LOW = "SpeculativeAcceptanceRateLow"
 SLOWER = "SpeculationSlowerThanNone"
@@ -46,7 +46,9 @@ def test_a_threshold_that_the_drift_score_never_reaches_is_refused():
     assert "more than 1.5" in refusal(thresholds={"SpeculationDrifted": 3})
 
 
-@pytest.mark.parametrize("name", ["SpeculationTargetDown", "SpeculationNoTargets", "SpecwatchSidecarDown"])
+@pytest.mark.parametrize(
+    "name", ["SpeculationTargetDown", "SpeculationNoTargets", "SpecwatchSidecarDown", "SpecwatchSidecarGone"]
+)
 def test_an_alert_on_a_state_has_no_threshold_to_set(name: str):
     assert f"{name} has no threshold to set" in refusal(thresholds={name: 0.5})
 
@@ -90,7 +92,7 @@ def test_targets_cannot_be_chosen_by_labels_that_the_rules_use_themselves(name: 
     assert f"'{name}' cannot choose targets" in refusal(target_labels={name: "x"})
 
 
-@pytest.mark.parametrize("key", ["runbook_base", "dashboard_url", "pagerduty_url"])
+@pytest.mark.parametrize("key", ["runbook_base", "dashboard_url", "pagerduty_url", "webhook_url", "heartbeat_url"])
 @pytest.mark.parametrize(
     "address", ["grafana.example/d/x", "javascript:alert(1)", "http://a b", "https://x/{{ .Evil }}"]
 )
@@ -100,6 +102,54 @@ def test_an_address_must_be_one(key: str, address: str):
 
 def test_a_rule_that_could_never_fire_is_refused():
     assert "could never fire" in refusal(draft_cost=0.0001, thresholds={SLOWER: 0.9})
+
+
+def test_a_limit_turns_its_alert_on():
+    assert LIMIT not in RulesConfig().alerts
+    assert RulesConfig(max_spec_concurrency=32).threshold(LIMIT) == 32
+    assert LIMIT in RulesConfig(thresholds={LIMIT.name: 16}).alerts
+
+
+@pytest.mark.parametrize("name", ["severity", "job", "alertname", "a-b"])
+def test_labels_that_the_rules_use_themselves_cannot_be_put_on_alerts(name: str):
+    assert f"{name!r} cannot be put on alerts" in refusal(alert_labels={name: "x"})
+
+
+def test_a_label_that_prometheus_would_expand_is_refused():
+    assert "as a template" in refusal(alert_labels={"team": "{{ $value }}"})
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("weekdays", "such as monday:friday 08:00-18:00"),
+        ("monday:fryday 08:00-18:00", "no days of one week"),
+        ("friday:monday 08:00-18:00", "it begins with monday"),
+        ("monday:friday 18:00-08:00", "no hours of one day"),
+        ("monday:friday 08:00-25:00", "no hours of one day"),
+        ("monday:friday 08:00-18:00 Europe/Berlinn", "did you mean Europe/Berlin?"),
+        ("monday:sunday 00:00-24:00", "all hours of the week"),
+    ],
+)
+def test_hours_that_are_none_are_refused_with_what_was_meant(written: str, meant: str):
+    assert meant in refusal(ticket_hours=written)
+
+
+def test_hours_without_a_zone_are_utc():
+    assert str(load(RulesConfig, None, {"ticket_hours": "monday 08:00-18:00"}).ticket_hours) == (
+        "monday:monday 08:00-18:00 UTC"
+    )
+
+
+@pytest.mark.parametrize("key", ["model_teams", "team_slack_url_files"])
+def test_a_team_that_cannot_be_part_of_a_receivers_name_is_refused_with_one_that_can(key: str):
+    value = {"m": "Search Team"} if key == "model_teams" else {"Search Team": "/x"}
+    assert "did you mean search-team?" in refusal(**{key: value})
+
+
+@pytest.mark.parametrize("k", [0, 65, "five"])
+def test_a_k_that_no_server_has_is_refused(k: Any):
+    assert "v0_num_speculative_tokens" in refusal(v0_num_speculative_tokens=k)
 
 
 @pytest.mark.parametrize("severity", Severity)

@@ -104,3 +104,11 @@ def test_drift_is_fed_once_a_page():
     watch.observe(5, page("vllm-0.32.0-v1-draft_model-es"))
     watch.observe(5, page("vllm-0.32.0-v1-draft_model-es"))
     assert watch.view(5).drift.learned == 0.25
+
+
+def test_what_the_last_position_is_worth_is_told_of_the_window_that_alerts_look_at():
+    view = watch_of("vllm-0.32.0-v1-draft_model-before", "vllm-0.32.0-v1-draft_model-json").view(now=10)
+    rates = view.headline.values["position_acceptance"]
+    assert isinstance(rates, tuple)
+    assert view.states()["last_position_worth"] == pytest.approx(min(rate or 0.0 for rate in rates) / view.cost.c)
+    assert watch_of("vllm-0.32.0-v1-off", "vllm-0.32.0-v1-off").view(now=10).states()["last_position_worth"] is None

@@ -8,6 +8,8 @@ from specwatch.signals.speedup import (
     DraftCost,
     band,
     from_parameter_counts,
+    given,
+    last_position_worth,
     speedup_formula,
 )
 from specwatch.signals.window import Increments
@@ -84,3 +86,22 @@ def test_speculation_breaks_even_where_acceptance_equals_the_draft_cost(c: float
 def test_every_cost_says_where_it_comes_from():
     assert "assumed" in ASSUMED.source
     assert "2.5%" in from_parameter_counts(0.025).source
+
+
+@pytest.mark.parametrize(
+    ("rates", "length", "worth"),
+    [
+        ((0.8, 0.5, 0.02), 3.0, 0.4),
+        ((0.8, 0.5, 0.02), 2.95, 0.4),
+        ((0.8, 0.5, 0.02), 2.5, None),
+        ((0.8, None, None), 1.0, 16.0),
+        ((), 3.0, None),
+        ((0.8,), None, None),
+    ],
+)
+def test_the_last_position_is_worth_its_acceptance_over_its_cost_where_it_is_drafted(rates, length, worth):
+    assert last_position_worth(rates, length, given(0.05)) == (None if worth is None else pytest.approx(worth))
+
+
+def test_a_draft_that_costs_nothing_wastes_nothing():
+    assert last_position_worth((0.1,), 1.0, given(0.0)) is None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tools import install_test_programs as programs
+from tools import newer_prometheus as newer
 
 
 def prometheus_binary() -> Path:
@@ -28,6 +29,14 @@ def alertmanager_binary() -> Path:
 def amtool() -> Path:
     """Alertmanager's checker of configurations, routes and templates."""
     return _path(programs.AMTOOL)
+
+
+def newer_promtool() -> Path:
+    """Promtool of a newer Prometheus than the system's; skips the test, with the reason, where none can be had."""
+    found = newer.promtool()
+    if isinstance(found, newer.NotToBeHad):
+        pytest.skip(f"no newer promtool: {found.reason}")
+    return found
 
 
 def chromium() -> Path:
