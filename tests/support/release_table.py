@@ -73,16 +73,20 @@ tests/vllm/test_release_table.py.
 """
 
 
-def outcome(release: str, plan: dict[str, Any]) -> str:
-    """The arguments, or the refusal, with the release's number left open."""
-    at = Release.parse(release)
-    content = {"target": "T"} | plan
+def compiled(plan: dict[str, Any], release: str, target: str = "T") -> tuple[str, ...]:
+    """The arguments for a release; InputError where there are none."""
+    content = {"target": target} | plan
     limit = content.pop("max_spec_concurrency", None)
     line = merged(read([]), LaunchPlan(**content), {})
     assert isinstance(line.speculation, Speculation)
     line = replace(line, speculation=replace(line.speculation, max_concurrency=limit))
+    return translate(line, Release.parse(release)).arguments
+
+
+def outcome(release: str, plan: dict[str, Any]) -> str:
+    """The arguments as a shell reads them, or the refusal, with the release's number left open."""
     try:
-        return shlex.join(translate(line, at).arguments)
+        return shlex.join(compiled(plan, release))
     except InputError as problem:
         text = str(problem)
         for before in ("vLLM ", "On ", "in "):
