@@ -14,7 +14,7 @@ import click
 from specwatch.errors import InputError
 from specwatch.vllm.preflight import gpu, profile
 from specwatch.vllm.preflight.findings import Finding, Severity, refusal
-from specwatch.vllm.preflight.plan import Plan
+from specwatch.vllm.preflight.planned_start import PlannedStart
 from specwatch.vllm.preflight.run import Report, examine
 from specwatch.vllm.releases import Release
 from specwatch.vllm.speculation import Note, Speculation
@@ -64,7 +64,7 @@ class Checks:
             raise InputError("--json: it prints a plan; add --dry-run")
         if not self.preflight:
             return Report(())
-        plan = Plan(
+        plan = PlannedStart(
             release=release,
             target=target,
             words=words,

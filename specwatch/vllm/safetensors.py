@@ -17,6 +17,8 @@ from specwatch.errors import InputError
 
 HEADER_LIMIT = 100_000_000
 """Bytes; the format allows no longer header."""
+ELEMENT_LIMIT = 2**60
+"""Numbers in a tensor; the largest models have a millionth of it in all."""
 INDEX = "model.safetensors.index.json"
 """Says which of several files holds which tensor, and how many bytes they are together."""
 _LENGTH_BYTES = 8
@@ -80,6 +82,6 @@ def _parse(file: Path, text: bytes) -> tuple[dict[str, Tensor], int]:
 def _tensor(entry: Mapping[str, Any]) -> Tensor:
     begin, end = entry["data_offsets"]
     shape = tuple(int(size) for size in entry["shape"])
-    if not 0 <= begin <= end or any(size < 0 for size in shape):
+    if not 0 <= begin <= end or any(size < 0 for size in shape) or math.prod(shape) > ELEMENT_LIMIT:
         raise ValueError("offsets or sizes that cannot be")
     return Tensor(str(entry["dtype"]), shape, end - begin)

@@ -177,14 +177,6 @@ def _remarks(plan: Speculation, line: CommandLine, release: Release) -> list[Not
                 "(vLLM issue 52258); the V0 engine, up to 0.9, stopped there",
             )
         )
-    if tokens is not None and tokens >= features.MANY_TOKENS and plan.method in features.SEQUENTIAL:
-        notes.append(
-            Note(
-                "num_speculative_tokens",
-                f"num_speculative_tokens {tokens}: from {features.MANY_TOKENS} on, the last tokens are rarely "
-                f"accepted and always paid for; {features.USUAL_TOKENS} is the usual start",
-            )
-        )
     if line.speculation is not None and line.speculation.method is None and _naming_matters(plan, release):
         reason = features.NAMED_METHOD_NEEDED.reason
         notes.append(Note("method", f"method {plan.method} is written out: vLLM {reason}"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specwatch.vllm.preflight.findings import Finding
-from specwatch.vllm.preflight.plan import Plan
+from specwatch.vllm.preflight.planned_start import PlannedStart
 from specwatch.vllm.releases import Release
 from specwatch.vllm.speculation import Speculation
 from tests.support.checkpoints import safetensors
@@ -88,7 +88,7 @@ def cached(hub: Path, name: str, commit: str = "0" * 40, revision: str = "main")
 
 def planned(
     target: str, draft: str | None = None, *, release: str = "0.32.0", method: str = "draft_model", **more: Any
-) -> Plan:
+) -> PlannedStart:
     """A plan with a draft and five draft tokens; ``options`` are other keys of the speculation, ``words`` flags."""
     options, tokens = more.pop("options", {}), more.pop("tokens", 5)
     asked = Speculation(method, draft, tokens, options) if method else None
@@ -96,7 +96,7 @@ def planned(
     # No GPU of the machine that runs the test, and nothing of its Hugging Face cache.
     environment = {"HF_HUB_CACHE": "/no/such/cache"} | more.pop("environment", {})
     settings = {"installed": False} | more
-    return Plan(Release.parse(release), target, words, asked, environment=environment, **settings)
+    return PlannedStart(Release.parse(release), target, words, asked, environment=environment, **settings)
 
 
 def found(findings: Sequence[Finding], code: str) -> Finding:

@@ -144,7 +144,6 @@ def test_what_a_release_takes_as_it_is_stays_as_it_is(release, text):
             f'{DRAFT} -sc \'{{"draft_sample_method": "probabilistic"}}\'',
             "draft_sample_method probabilistic is called gumbel in 0.21.0",
         ),
-        ("0.32.0", f"{DRAFT[:-1]}8", "num_speculative_tokens 8: from 8 on, the last tokens are rarely accepted"),
         (
             "0.24.0",
             f"{DRAFT} -sc '{{\"num_speculative_tokens_per_batch_size\": [[1, 4, 7], [5, 5, 0]]}}'",

@@ -9,7 +9,7 @@ from specwatch.vllm.preflight.findings import Finding, note, warning
 from specwatch.vllm.preflight.gpu import gpu_memories
 from specwatch.vllm.preflight.memory import GIB, USUAL_SHARE, MemorySum, Placement, add_up
 from specwatch.vllm.preflight.models import Model
-from specwatch.vllm.preflight.plan import Plan
+from specwatch.vllm.preflight.planned_start import PlannedStart
 from specwatch.vllm.preflight.shape import shape_of
 from specwatch.vllm.preflight.weights import Weights
 from specwatch.vllm.releases import Release
@@ -33,12 +33,10 @@ class Judged:
     placement: Placement
 
 
-def judge(plan: Plan, target: Model, draft: Model, sizes: tuple[Weights | None, Weights | None]) -> Judged | None:
-    """Add up the draft's memory; None where its weights or its configuration do not tell.
-
-    ``sizes`` are the target's and the draft's weights.
-    """
-    ours, theirs = sizes
+def judge(
+    plan: PlannedStart, target: Model, draft: Model, ours: Weights | None, theirs: Weights | None
+) -> Judged | None:
+    """Add up the draft's memory; None where its weights or its configuration do not tell."""
     if theirs is None:
         return None
     shape = shape_of(target)
@@ -50,7 +48,7 @@ def judge(plan: Plan, target: Model, draft: Model, sizes: tuple[Weights | None, 
     return Judged(memory, place) if memory else None
 
 
-def placement(plan: Plan, context: int) -> Placement:
+def placement(plan: PlannedStart, context: int) -> Placement:
     """Where the plan puts the models, and what it wants to fit."""
     memories = [plan.gpu_memory] * _gpus(plan) if plan.gpu_memory else _present(plan)
     kind = plan.text("--kv-cache-dtype") or "auto"
@@ -90,7 +88,7 @@ def findings(judged: Judged, draft: Model) -> Iterator[Finding]:
         yield warning("draft-memory", text, remedy)
 
 
-def utilization(plan: Plan) -> float:
+def utilization(plan: PlannedStart) -> float:
     """The share of each GPU that vLLM may take."""
     try:
         given = float(plan.text("--gpu-memory-utilization") or 0.0)
@@ -100,15 +98,15 @@ def utilization(plan: Plan) -> float:
     return given if 0 < given <= 1 else usual
 
 
-def _gpus(plan: Plan) -> int:
+def _gpus(plan: PlannedStart) -> int:
     return plan.tensor_parallel * plan.pipeline_parallel
 
 
-def _present(plan: Plan) -> list[int]:
+def _present(plan: PlannedStart) -> list[int]:
     return gpu_memories(plan.environment) if plan.installed else []
 
 
-def _value_bytes(kind: str, plan: Plan) -> float:
+def _value_bytes(kind: str, plan: PlannedStart) -> float:
     """Bytes of a number in a KV cache; ``auto`` is the model's own kind."""
     chosen = plan.text("--dtype") or "auto" if kind == "auto" else kind
     return next((size for start, size in _VALUE_BYTES if chosen.startswith(start)), _SIXTEEN_BITS)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from specwatch.vllm import features
 from specwatch.vllm.preflight.findings import Finding, note, warning
-from specwatch.vllm.preflight.plan import Plan
+from specwatch.vllm.preflight.planned_start import PlannedStart
 from specwatch.vllm.preflight.profile import Profile
 
 _CODE = "draft-tokens"
 
 
-def check(plan: Plan) -> Iterator[Finding]:
+def check(plan: PlannedStart) -> Iterator[Finding]:
     """With a profile, what each further token gains; without one, the rule of thumb."""
     tokens = plan.speculation.num_speculative_tokens if plan.speculation else None
     if tokens is None or plan.method not in features.SEQUENTIAL:

@@ -9,7 +9,7 @@ from specwatch.vllm import features
 from specwatch.vllm.preflight.budget import USUAL_SEQUENCES
 from specwatch.vllm.preflight.findings import Finding, refusal, warning
 from specwatch.vllm.preflight.models import Model
-from specwatch.vllm.preflight.plan import Plan
+from specwatch.vllm.preflight.planned_start import PlannedStart
 from specwatch.vllm.preflight.shape import shape_of
 from specwatch.vllm.releases import Fact, fact, holding
 
@@ -37,7 +37,7 @@ _STAGES = (
 )
 
 
-def check(plan: Plan, target: Model | None, draft: Model | None) -> Iterator[Finding]:
+def check(plan: PlannedStart, target: Model | None, draft: Model | None) -> Iterator[Finding]:
     """Whatever can be told of the two models; a model that cannot be read is None."""
     if target is not None:
         yield from _target_length(plan, target)
@@ -52,14 +52,14 @@ def check(plan: Plan, target: Model | None, draft: Model | None) -> Iterator[Fin
         yield from _token_budget(plan)
 
 
-def _target_length(plan: Plan, target: Model) -> Iterator[Finding]:
+def _target_length(plan: PlannedStart, target: Model) -> Iterator[Finding]:
     asked, longest = plan.number("--max-model-len"), shape_of(target).longest_context
     if asked and longest and asked > longest and plan.environment.get(_LONGER) != "1":
         text = f"--max-model-len {asked}: {target.name} was made for {longest} tokens, and vLLM refuses more."
         yield refusal("target-length", text, f"Lower it to {longest}.")
 
 
-def _draft_length(plan: Plan, target: Model, draft: Model) -> Iterator[Finding]:
+def _draft_length(plan: PlannedStart, target: Model, draft: Model) -> Iterator[Finding]:
     """The draft reads the same text as the target; V1 drafts on behind the end of what the draft knows."""
     longest = shape_of(draft).longest_context
     if longest is None or plan.method not in ("draft_model", "mlp_speculator"):
@@ -88,7 +88,7 @@ def _heads(parallel: int, what: str, model: Model) -> Iterator[Finding]:
         yield refusal("attention-heads", text, f"Take a number that divides {heads}: {fitting}.")
 
 
-def _draft_parallel(plan: Plan) -> Iterator[Finding]:
+def _draft_parallel(plan: PlannedStart) -> Iterator[Finding]:
     ours, theirs = plan.tensor_parallel, plan.draft_tensor_parallel
     if plan.method != "draft_model" or ours == theirs:
         return
@@ -102,7 +102,7 @@ def _draft_parallel(plan: Plan) -> Iterator[Finding]:
         yield warning("draft-parallel", text, remedy)
 
 
-def _stages(plan: Plan) -> Iterator[Finding]:
+def _stages(plan: PlannedStart) -> Iterator[Finding]:
     if plan.pipeline_parallel == 1:
         return
     text = f"--pipeline-parallel-size {plan.pipeline_parallel} with"
@@ -118,7 +118,7 @@ def _stages(plan: Plan) -> Iterator[Finding]:
             )
 
 
-def _token_budget(plan: Plan) -> Iterator[Finding]:
+def _token_budget(plan: PlannedStart) -> Iterator[Finding]:
     """--max-num-batched-tokens: what a step may hold, drafts included."""
     budget, sequences = plan.number("--max-num-batched-tokens"), plan.number("--max-num-seqs")
     if budget is None:
@@ -139,7 +139,7 @@ def _token_budget(plan: Plan) -> Iterator[Finding]:
         yield refusal("token-budget", text, f"Raise it above {needed}; 8192 is a usual value.")
 
 
-def _slots(plan: Plan) -> int:
+def _slots(plan: PlannedStart) -> int:
     """Places of a step that a request's draft takes beside the tokens that are verified."""
     tokens = plan.speculation.num_speculative_tokens or 0 if plan.speculation else 0
     if plan.method == "dflash":

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from specwatch.vllm.preflight.findings import Finding, refusal
 from specwatch.vllm.preflight.models import Model
-from specwatch.vllm.preflight.plan import Plan
+from specwatch.vllm.preflight.planned_start import PlannedStart
 from specwatch.vllm.preflight.shape import shape_of
 from specwatch.vllm.preflight.vocabulary import HETEROGENEOUS
 
@@ -19,7 +19,7 @@ _ARCTIC = "arctic_inference"
 _HIDDEN_FROM_TARGET = ("eagle", "eagle3")
 
 
-def check(plan: Plan, target: Model | None, draft: Model | None) -> Iterator[Finding]:
+def check(plan: PlannedStart, target: Model | None, draft: Model | None) -> Iterator[Finding]:
     """Whatever can be told of the two models; a model that cannot be read is None."""
     if plan.asks_for(HETEROGENEOUS) and plan.method != "draft_model":
         text = f"{HETEROGENEOUS} with method {plan.method}: vLLM translates for draft models only."
@@ -32,13 +32,13 @@ def check(plan: Plan, target: Model | None, draft: Model | None) -> Iterator[Fin
         yield from _predicted(plan, target if plan.draft is None else draft)
 
 
-def _suffix(plan: Plan) -> Iterator[Finding]:
+def _suffix(plan: PlannedStart) -> Iterator[Finding]:
     if plan.installed and importlib.util.find_spec(_ARCTIC) is None:
         text = "method suffix needs the package arctic-inference, which is not installed beside vLLM."
         yield refusal("arctic-inference", text, "pip install arctic-inference==0.1.1")
 
 
-def _hidden_size(plan: Plan, target: Model, draft: Model) -> Iterator[Finding]:
+def _hidden_size(plan: PlannedStart, target: Model, draft: Model) -> Iterator[Finding]:
     """A head reads the target's inner states: their size must be the one it was trained on."""
     own = draft.config.get("target_hidden_size") if plan.method == "eagle3" else None
     expected, actual = own or shape_of(draft).hidden_size, shape_of(target).hidden_size
@@ -50,7 +50,7 @@ def _hidden_size(plan: Plan, target: Model, draft: Model) -> Iterator[Finding]:
         yield refusal("hidden-size", text, f"Take a head that was trained for {target.name}.")
 
 
-def _predicted(plan: Plan, model: Model | None) -> Iterator[Finding]:
+def _predicted(plan: PlannedStart, model: Model | None) -> Iterator[Finding]:
     """A built-in head predicts a fixed number of tokens, and runs as often as K holds that number."""
     if model is None or plan.speculation is None:
         return
@@ -65,7 +65,7 @@ def _predicted(plan: Plan, model: Model | None) -> Iterator[Finding]:
         yield refusal("predicted-tokens", text, f"vLLM wants a multiple of {at_once}: {lower} or {upper}.")
 
 
-def _without_head(plan: Plan, model: Model) -> Iterator[Finding]:
+def _without_head(plan: PlannedStart, model: Model) -> Iterator[Finding]:
     kind = str(model.config.get("model_type", ""))
     if plan.method == "mlp_speculator" or not model.config or kind.startswith(_HEADS_WITHOUT_A_NUMBER):
         return

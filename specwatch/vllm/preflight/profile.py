@@ -38,11 +38,11 @@ class Profile:
         return max(range(len(self.positions) + 1), key=self.speedup)
 
 
-def read(source: str, k: int | None = None) -> Profile:
+def read(source: str) -> Profile:
     """A profile from a sidecar's address or a file; InputError with the place where there is none.
 
-    A file is JSON: an answer of the sidecar's ``/api/v1/signals``, or an object with ``acceptance_by_position``
-    and perhaps ``draft_cost``.
+    A file is JSON: a calibration, an answer of the sidecar's ``/api/v1/signals``, or an object with
+    ``acceptance_by_position`` and perhaps ``draft_cost``.
     """
     content = _fetch(source) if source.startswith(("http://", "https://")) else _load(source)
     profile = next(iter(_profiles(content, source)), None)
@@ -80,9 +80,29 @@ def _profiles(content: Any, source: str) -> Iterator[Profile]:
     own = _profile(content.get("acceptance_by_position"), content.get("draft_cost"), source)
     if own is not None:
         yield own
-    for view in content.get("targets") or ():
-        if isinstance(view, dict) and (found := _of_target(view, source)) is not None:
+    for cell in _quietest(content.get("cells")):
+        where = f"{cell.get('domain')} in {source}"
+        found = _profile(cell.get("acceptance_by_position"), content.get("draft_cost"), where)
+        if found is not None:
             yield found
+    for view in _objects(content.get("targets")):
+        if (found := _of_target(view, source)) is not None:
+            yield found
+
+
+def _objects(entries: Any) -> list[Mapping[str, Any]]:
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def _quietest(cells: Any) -> list[Mapping[str, Any]]:
+    """Cells of a calibration, few requests first and of those the longest drafts: they tell of most values of K."""
+
+    def rank(cell: Mapping[str, Any]) -> tuple[float, float]:
+        numbers = [cell.get(key) for key in ("concurrency", "num_speculative_tokens")]
+        first, last = (float(min(n, 10**9)) if isinstance(n, int | float) else 0.0 for n in numbers)
+        return first, -last
+
+    return sorted(_objects(cells), key=rank)
 
 
 def _of_target(view: Mapping[str, Any], source: str) -> Profile | None:

@@ -8,7 +8,7 @@ from specwatch.vllm.preflight import budget, draft_tokens, limits, methods, samp
 from specwatch.vllm.preflight.findings import Finding, Severity, note, refusal
 from specwatch.vllm.preflight.memory import table
 from specwatch.vllm.preflight.models import AbsentModel, Model, RemoteModel, UnreadableModel, find
-from specwatch.vllm.preflight.plan import Plan
+from specwatch.vllm.preflight.planned_start import PlannedStart
 from specwatch.vllm.preflight.weights import Weights, weights
 from specwatch.vllm.safetensors import DamagedFile
 
@@ -35,7 +35,7 @@ class Report:
         return table(self.memory.memory, self.memory.placement) if self.memory else ""
 
 
-def examine(plan: Plan) -> Report:
+def examine(plan: PlannedStart) -> Report:
     """Look at everything that can be read on this machine; never raises for what is wrong with a model."""
     findings: list[Finding] = []
     target = _model(plan, plan.target, plan.text("--revision"), findings)
@@ -52,7 +52,7 @@ def examine(plan: Plan) -> Report:
     if target is not None and draft is not None:
         tokenizer = _tokenizer(plan, target)
         findings += vocabulary.check(plan, target, tokenizer or target, draft)
-        judged = budget.judge(plan, target, draft, sizes)
+        judged = budget.judge(plan, target, draft, *sizes)
         if judged:
             findings += budget.findings(judged, draft)
         elif sizes[1] is None and not any(finding.code == _DAMAGED for finding in findings):
@@ -63,7 +63,7 @@ def examine(plan: Plan) -> Report:
     return Report(tuple(sorted(findings, key=lambda finding: order.index(finding.severity))), judged)
 
 
-def _model(plan: Plan, name: str, revision: str | None, findings: list[Finding]) -> Model | None:
+def _model(plan: PlannedStart, name: str, revision: str | None, findings: list[Finding]) -> Model | None:
     """The model, or None and a finding: vLLM would fail on what is broken, and fetch what is only absent."""
     try:
         return find(name, plan.environment, revision, plan.text("--download-dir"))
@@ -81,7 +81,7 @@ def _model(plan: Plan, name: str, revision: str | None, findings: list[Finding])
     return None
 
 
-def _tokenizer(plan: Plan, target: Model) -> Model | None:
+def _tokenizer(plan: PlannedStart, target: Model) -> Model | None:
     """Where the target's tokenizer is, when it is not the target itself."""
     name = plan.text("--tokenizer")
     if name is None or name == plan.target:
@@ -92,7 +92,9 @@ def _tokenizer(plan: Plan, target: Model) -> Model | None:
         return None
 
 
-def _weights(plan: Plan, model: Model | None, findings: list[Finding], of_draft: bool = False) -> Weights | None:
+def _weights(
+    plan: PlannedStart, model: Model | None, findings: list[Finding], of_draft: bool = False
+) -> Weights | None:
     if model is None:
         return None
     quantization = plan.asks_for("quantization") if of_draft else plan.text("--quantization", "-q")

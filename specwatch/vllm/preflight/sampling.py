@@ -9,7 +9,7 @@ from typing import Any
 
 from specwatch.vllm.preflight.findings import Finding, note, warning
 from specwatch.vllm.preflight.models import Model, UnreadableModel, read_json
-from specwatch.vllm.preflight.plan import Plan
+from specwatch.vllm.preflight.planned_start import PlannedStart
 from specwatch.vllm.releases import Fact, fact
 
 _DEFAULTS = "generation_config.json"
@@ -44,7 +44,7 @@ _EFFECTS = (
 )
 
 
-def check(plan: Plan, target: Model | None) -> Iterator[Finding]:
+def check(plan: PlannedStart, target: Model | None) -> Iterator[Finding]:
     """Which parameters clients cannot use, and whether the server's own defaults are among them."""
     effect = next((effect for effect in _EFFECTS if effect.holds.holds(plan.release)), None)
     if effect is None or plan.speculation is None:
@@ -67,7 +67,7 @@ def _set(defaults: Mapping[str, Any], name: str) -> bool:
     return name in _NEUTRAL and defaults.get(name) not in (None, _NEUTRAL[name])
 
 
-def _defaults(plan: Plan, target: Model | None) -> Mapping[str, Any]:
+def _defaults(plan: PlannedStart, target: Model | None) -> Mapping[str, Any]:
     """Defaults of the model, unless vLLM is told not to use them, and what the command line puts over them."""
     found: dict[str, Any] = {}
     if target is not None and (plan.text("--generation-config") or "auto") == "auto":

@@ -24,6 +24,8 @@ _UNSCALED_ROPE = ("default", "su", "longrope", "llama3", "mrope", "deepseek_yarn
 """Kinds of scaled position encoding that leave the length in the configuration as it is."""
 _STATELESS_LAYERS = ("linear_attention", "mamba", "conv")
 """Kinds of layer that keep a state of fixed size instead of something for every token."""
+_LARGEST = 2**40
+"""No measure of a model comes near; larger numbers are damage, and would overflow in sums."""
 _DENSE = ("llama", "mistral", "qwen2", "qwen3")
 """Families whose size follows from the configuration, by the formula in ``dense_parameters``."""
 
@@ -98,7 +100,7 @@ def _whole(config: Mapping[str, Any], *keys: str) -> int | None:
     """The first of these keys that holds a positive whole number."""
     for key in keys:
         value = config.get(key)
-        if type(value) is int and value > 0:
+        if type(value) is int and 0 < value < _LARGEST:
             return value
     return None
 
@@ -110,7 +112,7 @@ def _longest_context(config: Mapping[str, Any]) -> int | None:
     if least is None or not isinstance(rope, dict):
         return least
     kind, factor = rope.get("rope_type", rope.get("type", "default")), rope.get("factor")
-    if kind in _UNSCALED_ROPE or not isinstance(factor, int | float) or factor <= 1:
+    if kind in _UNSCALED_ROPE or not isinstance(factor, int | float) or not 1 < factor < _LARGEST:
         return least
     if kind == "yarn":  # releases differ in whether the length is scaled already: take the longer reading
         return max(least, int((_whole(rope, "original_max_position_embeddings") or least) * factor))

@@ -9,7 +9,7 @@ from specwatch.vllm import features
 from specwatch.vllm.preflight.comparison import Comparison, Difference, compare, shown
 from specwatch.vllm.preflight.findings import Finding, note, refusal, warning
 from specwatch.vllm.preflight.models import Model, UnreadableModel
-from specwatch.vllm.preflight.plan import Plan
+from specwatch.vllm.preflight.planned_start import PlannedStart
 from specwatch.vllm.preflight.shape import shape_of
 from specwatch.vllm.preflight.tokenizers import Vocabulary, vocabulary
 
@@ -19,7 +19,7 @@ FEW_IN_COMMON = 100
 SHOWN_DIFFERENCES = 3
 
 
-def check(plan: Plan, target: Model, tokenizer: Model, draft: Model) -> Iterator[Finding]:
+def check(plan: PlannedStart, target: Model, tokenizer: Model, draft: Model) -> Iterator[Finding]:
     """Compare the sizes that vLLM compares, then the vocabularies, which it does not.
 
     ``tokenizer`` is where the target's tokenizer is read from: the target, unless ``--tokenizer`` says otherwise.
@@ -70,7 +70,7 @@ def _sizes(target: Model, draft: Model) -> tuple[int, int] | None:
 
 
 def _other_sizes(
-    plan: Plan, target: Model, draft: Model, sizes: tuple[int, int], compared: Comparison | None
+    plan: PlannedStart, target: Model, draft: Model, sizes: tuple[int, int], compared: Comparison | None
 ) -> Finding:
     """Sizes that differ: vLLM refuses these itself, later, and names the two sizes only."""
     if compared and not (compared.ordinary or compared.markers):
@@ -87,7 +87,7 @@ def _other_sizes(
     return refusal("vocabulary-differs", f"{text}{example}.", f"{_other_draft(target)} {_translation(plan)}".strip())
 
 
-def _other_tokens(plan: Plan, target: Model, draft: Model, compared: Comparison) -> Iterator[Finding]:
+def _other_tokens(plan: PlannedStart, target: Model, draft: Model, compared: Comparison) -> Iterator[Finding]:
     """Vocabularies of one size: vLLM starts whatever they hold."""
     if compared.ordinary or compared.markers:
         differing = len(compared.ordinary) + len(compared.markers)
@@ -127,7 +127,7 @@ def _roles(compared: Comparison) -> Iterator[Finding]:
         yield note("special-tokens-differ", f"{'; '.join(told)}: this changes nothing for drafting.")
 
 
-def _translated(plan: Plan, compared: Comparison | None) -> Iterator[Finding]:
+def _translated(plan: PlannedStart, compared: Comparison | None) -> Iterator[Finding]:
     """With a translation of numbers only the tokens in common can be drafted."""
     sampling = plan.asks_for("draft_sample_method")
     if sampling not in (None, "greedy"):
@@ -167,7 +167,7 @@ def _other_draft(target: Model) -> str:
     )
 
 
-def _translation(plan: Plan) -> str:
+def _translation(plan: PlannedStart) -> str:
     """When vLLM can translate numbers between two vocabularies."""
     exists = next(fact for fact in features.KEYS if fact.name == HETEROGENEOUS)
     if exists.holds(plan.release):

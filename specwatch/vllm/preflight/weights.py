@@ -10,6 +10,8 @@ from specwatch.vllm.preflight.models import Model, UnreadableModel, read_json
 from specwatch.vllm.preflight.shape import dense_parameters
 from specwatch.vllm.safetensors import INDEX, Tensor, read_header
 
+_LARGEST = 2**60
+"""Bytes, a million times the largest models; more is damage."""
 _CUT_TO_16_BITS = ("F64", "F32")
 """Kinds of numbers that vLLM loads with 16 bits unless told otherwise."""
 _EIGHT_BITS = ("fp8", "int8", "experts_int8", "ptpc_fp8", "fp8_per_tensor", "fp8_per_block")
@@ -84,7 +86,7 @@ def _files(model: Model) -> tuple[list[Path], int]:
 def _total(index: Mapping[str, object]) -> int:
     metadata = index.get("metadata")
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
-    return int(total) if isinstance(total, int | float) and total > 0 else 0
+    return int(total) if isinstance(total, int | float) and 0 < total < _LARGEST else 0
 
 
 def _loaded(tensors: Iterable[tuple[str, Tensor]], quantization: str | None, value_bytes: int) -> int:

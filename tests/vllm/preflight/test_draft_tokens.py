@@ -86,6 +86,17 @@ def test_a_profile_is_read_from_a_file(tmp_path: Path):
     assert profile.read(str(file)).cost == profile.ASSUMED_COST
 
 
+def test_a_profile_is_read_from_a_calibration_where_few_requests_ran_and_drafts_were_longest(tmp_path: Path):
+    cells = [
+        {"domain": "code", "concurrency": 16, "num_speculative_tokens": 5, "acceptance_by_position": [0.1]},
+        {"domain": "code", "concurrency": 1, "num_speculative_tokens": 1, "acceptance_by_position": [0.2]},
+        {"domain": "code", "concurrency": 1, "num_speculative_tokens": 2, "acceptance_by_position": [0.9, 0.8]},
+    ]
+    file = tmp_path / "calibration.json"
+    file.write_text(json.dumps({"format": 1, "draft_cost": 0.03, "cells": cells}))
+    assert profile.read(str(file)) == Profile((0.9, 0.8), 0.03, f"code in {file}")
+
+
 def view(positions: Any) -> dict[str, Any]:
     """What a sidecar says of a target."""
     return {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specwatch.vllm.preflight.findings import Finding, Severity
-from specwatch.vllm.preflight.plan import Plan, whole_number
+from specwatch.vllm.preflight.planned_start import PlannedStart, whole_number
 from specwatch.vllm.preflight.run import examine
 from tests.support.models import LLAMA, codes, found, model, planned
 
@@ -32,6 +32,7 @@ def limits(tmp_path: Path, words: str = "", draft: dict[str, Any] | None = None,
         ("25.6k", 25600),
         ("1.5K", None),
         ("-1", None),
+        ("9" * 400, None),
         ("auto", None),
         ("", None),
     ],
@@ -150,6 +151,6 @@ def test_parallel_drafting_takes_a_place_for_every_token(tmp_path: Path):
 
 
 def test_without_speculation_only_the_target_is_judged(tmp_path: Path):
-    plan = Plan(planned("M").release, model(tmp_path), ["--max-model-len", "1024"], environment={})
+    plan = PlannedStart(planned("M").release, model(tmp_path), ["--max-model-len", "1024"], environment={})
     assert found(examine(plan).findings, "target-length").refuses
-    assert codes(examine(Plan(plan.release, plan.target, environment={})).findings) == []
+    assert codes(examine(PlannedStart(plan.release, plan.target, environment={})).findings) == []

@@ -20,7 +20,7 @@ _MULTIPLES = {letter: 1000**power for power, letter in enumerate("kmgt", 1)} | {
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlannedStart:
     """One start of vLLM, as far as preflight is concerned."""
 
     release: Release
@@ -87,8 +87,8 @@ class Plan:
 
 
 def whole_number(text: str) -> int | None:
-    """A number as vLLM writes it (``8192``, ``8K``, ``25.6k``); None for anything else."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)", text.strip(), re.ASCII)
+    """A number as vLLM writes it (``8192``, ``8K``, ``25.6k``); None for anything else, and for more than 15 digits."""
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d+)?)([kKmMgGtT]?)", text.strip(), re.ASCII)
     if found is None:
         return None
     number, letter = found.groups()
