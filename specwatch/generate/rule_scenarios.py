@@ -22,7 +22,7 @@ from specwatch.generate.rule_traffic import (
     up,
 )
 from specwatch.generate.rules_config import RulesConfig
-from specwatch.vllm.metrics import GAUGES, MAX_POSITIONS, V0_EFFICIENCY, Counter
+from specwatch.vllm.metrics import GAUGES, MAX_POSITIONS, SERIES, V0_EFFICIENCY, Counter
 
 SIDECAR = "sidecar:9108"
 
@@ -50,6 +50,11 @@ def firing(entry: Alert, config: RulesConfig, steps: int) -> Firing:
 def fires_by_itself(entry: Alert) -> bool:
     """Whether the alert has a scenario here: one that looks back a week takes other steps."""
     return entry.signal in _SCENARIOS
+
+
+def more_ways_to_fire(entry: Alert) -> Mapping[str, Callable[[Alert, RulesConfig, int], Firing]]:
+    """Further scenarios of an alert, by what happens in them."""
+    return _MORE.get(entry.signal, {})
 
 
 def of_server(config: RulesConfig, instance: str = SERVER, model: str = MODEL) -> dict[str, str]:
@@ -159,6 +164,43 @@ def _metrics_absent(entry: Alert, config: RulesConfig, steps: int) -> Firing:
     )
 
 
+def model_loses_metrics(entry: Alert, config: RulesConfig, steps: int) -> Firing:
+    """A model's servers come back without metrics of speculation, beside another model's that have them."""
+    drafts = busy(config)
+    servers = [f"vllm-{index}:8000" for index in range(int(config.threshold(entry)))]
+    had = {"engine": "0", "model_name": MODEL}
+    name, running = SERIES[Counter.DRAFT_TOKENS][0], GAUGES[Counter.RUNNING_SECONDS]
+    lost = [
+        series
+        for server in servers
+        for series in (
+            up(server, config, (steps, 1)),
+            named(running, {**had, **target(server, config)}, levels([(steps, 4)])),
+            named(name, {**had, **target(server, config)}, f"0+9x3 {gone(steps - 3)}"),
+        )
+    ]
+    other = Engine([Phase(Traffic(drafts, drafts * K), steps)], "vllm-b:8000", model="other")
+    return Firing(
+        series=[*lost, up("vllm-b:8000", config, (steps, 1)), *other.series(config)],
+        begins=4,
+        labels={"job": config.vllm_job, "model_name": MODEL},
+        value=len(servers),
+        fields={"target": config.vllm_job},
+    )
+
+
+def no_target_ever(entry: Alert, config: RulesConfig, steps: int) -> Firing:
+    """Prometheus has other jobs, and none of ours."""
+    other = {"instance": "other:80", "job": f"not-{config.vllm_job}"}
+    return Firing(
+        series=[named("up", other, levels([(steps, 1)]))],
+        begins=0,
+        labels={"job": config.vllm_job},
+        value=1.0,
+        fields={"target": config.vllm_job},
+    )
+
+
 def _mangled(entry: Alert, config: RulesConfig, steps: int) -> Firing:
     labels = {"model_name": MODEL, **target(SERVER, config)}
     count = int(config.threshold(entry))
@@ -251,3 +293,8 @@ _SCENARIOS: Mapping[str, Callable[[Alert, RulesConfig, int], Firing]] = {
     "sidecar_absent": _sidecar_gone,
 }
 """By the signal or state that the alert compares."""
+
+_MORE: Mapping[str, Mapping[str, Callable[[Alert, RulesConfig, int], Firing]]] = {
+    "servers_without_metrics": {"when one model of several loses its metrics": model_loses_metrics},
+    "targets_absent": {"when there never was a target": no_target_ever},
+}

@@ -28,7 +28,7 @@ from specwatch.generate.recording_rules import (
 )
 from specwatch.generate.rule_fleets import healthy, mixed_fleet, quiet
 from specwatch.generate.rule_published import published
-from specwatch.generate.rule_scenarios import Firing, fires_by_itself, firing
+from specwatch.generate.rule_scenarios import Firing, fires_by_itself, firing, more_ways_to_fire
 from specwatch.generate.rule_traffic import MODEL, SERVER, Engine, Phase, Traffic, busy, levels, named, target, up
 from specwatch.generate.rules import ALERTING_GROUP, NOBODY, RUNBOOKS
 from specwatch.generate.rules_config import RulesConfig
@@ -53,7 +53,7 @@ def tests(config: RulesConfig, rules_file: str) -> dict[str, Any]:
         "evaluation_interval": _at(1, config),
         "group_eval_order": group_order(),
         "tests": [
-            *(_fires(entry, config) for entry in config.alerts if fires_by_itself(entry)),
+            *(test for entry in config.alerts if fires_by_itself(entry) for test in _fires(entry, config)),
             _beats(config),
             *_rides_out_a_blip(config),
             *_stays_silent(config),
@@ -69,19 +69,21 @@ def group_order() -> list[str]:
     return [*(RECORDING_GROUP + window.suffix for window in WINDOWS), ALERTING_GROUP]
 
 
-def _fires(entry: Alert, config: RulesConfig) -> Test:
+def _fires(entry: Alert, config: RulesConfig) -> Iterator[Test]:
     held = math.ceil(entry.rule_for_seconds / config.interval)
-    subject = firing(entry, config, steps=held + 20)
-    first = subject.begins + held
-    return {
-        "name": f"{entry.name} fires when it should, and not before",
-        "interval": _at(1, config),
-        "input_series": subject.series,
-        "alert_rule_test": [
-            *([alert_test(entry, first - 1, config, [])] if first else []),
-            alert_test(entry, first, config, [expectation(entry, subject, config)]),
-        ],
-    }
+    scenarios = {"when it should": firing, **more_ways_to_fire(entry)}
+    for what, scenario in scenarios.items():
+        subject = scenario(entry, config, held + 20)
+        first = subject.begins + held
+        yield {
+            "name": f"{entry.name} fires {what}, and not before",
+            "interval": _at(1, config),
+            "input_series": subject.series,
+            "alert_rule_test": [
+                *([alert_test(entry, first - 1, config, [])] if first else []),
+                alert_test(entry, first, config, [expectation(entry, subject, config)]),
+            ],
+        }
 
 
 def expectation(entry: Alert, subject: Firing, config: RulesConfig) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -22,6 +23,9 @@ from specwatch.lab.sink import Received, Sink
 from tests.support.alertmanager import alertmanager
 
 pytestmark = pytest.mark.services
+
+EXTERNAL = "http://alertmanager.example"
+"""Where people find Alertmanager."""
 
 RUNBOOK = "https://docs.example/runbooks/x.md"
 DASHBOARD = "https://grafana.example/d/x?var-job=vllm&var-instance=vllm-a%3A8000"
@@ -44,6 +48,12 @@ class Loop:
     url: str
     session: aiohttp.ClientSession
     sink: Sink
+
+    @property
+    def silence(self) -> str:
+        """Where the alert of ``firing`` is silenced."""
+        matchers = 'alertname="SpeculativeAcceptanceRateLow",job="vllm",model_name="llama"'
+        return f"{EXTERNAL}/#/silences/new?filter={quote('{' + matchers + '}', safe='')}"
 
     async def post(self, alerts: Sequence[dict[str, Any]]) -> None:
         """Tell Alertmanager of alerts as Prometheus does."""
@@ -80,7 +90,12 @@ async def loop(folder: Path, **choices: Any) -> AsyncIterator[Loop]:
         )
         write_all(folder, alert_files.alert_files(config))
         async with (
-            alertmanager(folder, folder / alert_files.ALERTMANAGER) as url,
+            alertmanager(
+                folder,
+                folder / alert_files.ALERTMANAGER,
+                # Its pages stay where tests ask for them, whatever people's way to it.
+                [f"--web.external-url={EXTERNAL}", "--web.route-prefix=/"],
+            ) as url,
             aiohttp.ClientSession() as session,
         ):
             yield Loop(url, session, sink)
@@ -128,14 +143,14 @@ async def test_an_alert_arrives_at_both_with_its_texts_and_links(tmp_path: Path)
     assert message["text"].splitlines() == [
         "*Draft acceptance is low on vllm-a:8000*",
         "vllm-a:8000 (llama) accepts 31.4% of its draft tokens, below 60%.",
-        f"<{DASHBOARD.replace('&', '&amp;')}|Dashboard>  <{RUNBOOK}|Runbook>",
+        f"<{DASHBOARD.replace('&', '&amp;')}|Dashboard>  <{RUNBOOK}|Runbook>  <{running.silence}|Silence>",
     ]
     event = running.sink.pagerduty[0].payload
     assert event["payload"]["summary"] == "[FIRING] Draft acceptance is low on vllm-a:8000"
     assert event["payload"]["severity"] == "warning"
     assert event["payload"]["component"] == "llama"
     assert "accepts 31.4%" in event["payload"]["custom_details"]["firing"]
-    assert [link["href"] for link in event["links"]] == [RUNBOOK, DASHBOARD]
+    assert [link["href"] for link in event["links"]] == [RUNBOOK, DASHBOARD, running.silence]
 
 
 async def test_a_page_is_critical_and_says_how_many_servers_it_is_about(tmp_path: Path):
@@ -179,9 +194,9 @@ async def test_whatever_labels_hold_both_take_the_message_and_nothing_in_it_is_m
     for received in running.sink.slack:
         message = attachment(received)
         shown = [message[key] for key in ("title", "text", "fallback", "footer")]
-        assert sum(map(len, shown)) < 5000
+        assert sum(map(len, shown)) < 6000
         for text in shown:
-            without_links = re.sub(r"<https://(?:docs|grafana)\.example/[^<>|]*\|\w+>", "", text)
+            without_links = re.sub(rf"<(?:https://(?:docs|grafana)\.example|{EXTERNAL})/[^<>|]*\|\w+>", "", text)
             assert not re.search(r"[<>]|&(?!(?:amp|lt|gt);)", without_links)
         assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", "".join(shown))
     for received in running.sink.pagerduty:
@@ -205,14 +220,16 @@ async def test_without_links_the_runbook_is_named_and_no_link_is_empty(tmp_path:
         await running.post([posted])
         await running.until(lambda: bool(running.sink.slack and running.sink.pagerduty))
     assert running.sink.refused == []
-    assert attachment(running.sink.slack[0])["text"].splitlines()[-1] == "Runbook: docs/runbooks/x.md"
-    assert not running.sink.pagerduty[0].payload.get("links")
+    last = attachment(running.sink.slack[0])["text"].splitlines()[-1]
+    assert last == f"Runbook: docs/runbooks/x.md  <{running.silence}|Silence>"
+    assert [link["text"] for link in running.sink.pagerduty[0].payload["links"]] == ["Silence"]
 
 
 async def test_a_dead_server_silences_what_else_fires_on_it_and_no_other_server(tmp_path: Path):
     down = firing("SpeculationTargetDown")
     del down["labels"]["model_name"]
     symptoms = [firing(entry.name) for entry in ALERTS if entry.name != "SpeculationTargetDown"]
+    symptoms += [firing(name) for name in ("SpeculationReplicaOff", "SpeculationPastConcurrencyLimit")]
     elsewhere = firing("SpeculationDrifted", instance="vllm-b:8000")
     async with loop(tmp_path) as running:
         await running.post([down, *symptoms, elsewhere])
@@ -226,6 +243,29 @@ async def test_a_dead_server_silences_what_else_fires_on_it_and_no_other_server(
         ("SpeculationDrifted", "vllm-b:8000"): "active",
         **{(entry["labels"]["alertname"], "vllm-a:8000"): "suppressed" for entry in symptoms},
     }
+
+
+async def test_a_dead_fleet_silences_its_servers_and_a_fallen_model_its_replicas(tmp_path: Path):
+    fleet = firing("SpeculationNoTargets", job="dead")
+    del fleet["labels"]["instance"], fleet["labels"]["model_name"]
+    model = firing("SpeculationBelowLastWeek")
+    del model["labels"]["instance"]
+    told = [fleet, model, firing("SpeculationTargetDown", job="alive")]
+    silenced = [
+        firing("SpeculationTargetDown", job="dead"),
+        firing("SpeculationSlowerThanNone", job="dead"),
+        firing("SpeculativeAcceptanceRateLow"),
+        firing("SpeculationReplicaOff"),
+    ]
+    async with loop(tmp_path) as running:
+        await running.post([*told, *silenced])
+        await running.until(lambda: len(running.sink.slack) == len(told))
+        suppressed = [entry["labels"] for entry in await running.alerts() if entry["status"]["state"] == "suppressed"]
+
+    def by_name(labels: dict[str, str]) -> tuple[str, str]:
+        return labels["alertname"], labels["job"]
+
+    assert sorted(map(by_name, suppressed)) == sorted(by_name(entry["labels"]) for entry in silenced)
 
 
 async def test_a_server_that_speculation_slows_down_is_not_told_of_its_low_acceptance_as_well(tmp_path: Path):

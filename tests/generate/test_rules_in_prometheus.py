@@ -12,12 +12,16 @@ from typing import Any
 
 import pytest
 
-from specwatch.generate.promql import Level, duration
-from specwatch.generate.rules import groups, recording
+from specwatch.collect.targets import Target
+from specwatch.generate.promql import V0_SIGNALS, Level, duration
+from specwatch.generate.recording_rules import CORE, LONG, recording, recording_rules
+from specwatch.generate.rules import groups
 from specwatch.generate.rules_config import RulesConfig
 from specwatch.lab.fleet import Fleet
 from specwatch.lab.scenario import FOREIGN, HOME
 from specwatch.lab.simulator import SimulatedServer
+from specwatch.lab.truth import Truth
+from specwatch.sidecar.watch import TargetWatch, WatchSettings
 from specwatch.signals.catalogue import Signal, evaluate, signals
 from specwatch.signals.catalogue import signal as signal_named
 from specwatch.signals.formula import Ratio
@@ -27,8 +31,10 @@ from tests.support.prometheus import Prometheus, prometheus
 
 pytestmark = pytest.mark.services
 
-CONFIG = RulesConfig(time_scale=0.02)
-"""Windows of six seconds, recorded every 0.6 s."""
+V0_K = 5
+
+CONFIG = RulesConfig(time_scale=0.02, v0_num_speculative_tokens=V0_K)
+"""Windows of six seconds, recorded every 0.6 s; the long ones have 36 s."""
 
 SCRAPE_SECONDS = 1.0
 SCRAPE_LASTS = 0.19
@@ -60,8 +66,11 @@ class Recorded:
 
     values: Mapping[str, Mapping[Labels, float]]
     """Recorded series by name."""
-    increments: Mapping[str, list[Increments]]
-    """What the raw samples within the window say, by server, one entry an engine."""
+    increments: Mapping[str, Mapping[str, Increments]]
+    """What the raw samples within the window say, by server and engine."""
+    watches: Mapping[str, TargetWatch]
+    """The sidecar's, by server, which were given the same samples."""
+    at: float
 
 
 async def ask(server: Prometheus, query: str, at: float | None = None) -> list[dict[str, Any]]:
@@ -81,11 +90,13 @@ async def recorded_now(server: Prometheus) -> Recorded:
     """A recent evaluation, and the samples that it looked at."""
     at = await undisturbed_evaluation(server)
     values: dict[str, dict[Labels, float]] = defaultdict(dict)
-    for entry in await ask(server, '{__name__=~"(instance|model):.+"}', at):
+    for entry in await ask(server, '{__name__=~"(engine|instance|model|fleet):.+"}', at):
         values[entry["metric"]["__name__"]][without_name(entry["metric"])] = float(entry["value"][1])
     window = duration(CONFIG.scaled(CONFIG.rate_window))
     raw = await ask(server, f'{{__name__=~"vllm:.+", __name__!~".+_bucket|.+_created", job="vllm"}}[{window}]', at)
-    return Recorded(values, increments_of(raw, at))
+    pages = pages_of(raw)
+    increments = {instance: ledgers_over(by_moment, at) for instance, by_moment in pages.items()}
+    return Recorded(values, increments, {name: watch_of(by_moment) for name, by_moment in pages.items()}, at)
 
 
 async def undisturbed_evaluation(server: Prometheus) -> float:
@@ -105,8 +116,8 @@ async def undisturbed_evaluation(server: Prometheus) -> float:
     raise AssertionError("every evaluation fell into a scrape")
 
 
-def increments_of(raw: list[dict[str, Any]], at: float) -> dict[str, list[Increments]]:
-    """Raw samples put back into the pages that they came from, and read as the sidecar reads them."""
+def pages_of(raw: list[dict[str, Any]]) -> dict[str, dict[float, list[str]]]:
+    """Raw samples put back into the pages that they came from: lines by server and moment."""
     pages: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
     for entry in raw:
         labels = {key: value for key, value in entry["metric"].items() if key not in ("__name__", "job", "instance")}
@@ -114,17 +125,26 @@ def increments_of(raw: list[dict[str, Any]], at: float) -> dict[str, list[Increm
         for moment, value in entry["values"]:
             line = f"{entry['metric']['__name__']}{{{written}}} {value}\n"
             pages[entry["metric"]["instance"]][moment].append(line)
-    return {instance: ledgers_over(by_moment, at) for instance, by_moment in pages.items()}
+    return pages
 
 
-def ledgers_over(pages: Mapping[float, list[str]], at: float) -> list[Increments]:
+def watch_of(pages: Mapping[float, list[str]]) -> TargetWatch:
+    """The sidecar's view of a server whose pages are these."""
+    seconds = CONFIG.scaled(CONFIG.rate_window)
+    watch = TargetWatch(Target("server", "http://server/metrics"), WatchSettings(windows=(seconds,), headline=seconds))
+    for moment, lines in sorted(pages.items()):
+        watch.observe(moment, read_page("".join(lines)))
+    return watch
+
+
+def ledgers_over(pages: Mapping[float, list[str]], at: float) -> dict[str, Increments]:
     seconds = CONFIG.scaled(CONFIG.rate_window)
     ledgers: dict[str, Ledger] = {}
     for moment, lines in sorted(pages.items()):
         for engine, snapshot in read_page("".join(lines)).engines.items():
             ledgers.setdefault(engine, Ledger(keep_seconds=3600)).observe(moment, snapshot)
-    found = [ledger.over(seconds, now=at) for ledger in ledgers.values()]
-    return [to_the_windows_ends(increments, seconds) for increments in found if increments is not None]
+    found = {engine: ledger.over(seconds, now=at) for engine, ledger in ledgers.items()}
+    return {engine: to_the_windows_ends(told, seconds) for engine, told in found.items() if told is not None}
 
 
 def to_the_windows_ends(increments: Increments, seconds: float) -> Increments:
@@ -166,13 +186,20 @@ def python_values(signal: Signal, pooled: list[Increments], place: Mapping[str, 
 
 
 def expected(signal: Signal, level: Level, told: Recorded) -> dict[Labels, float]:
-    base = {"job": CONFIG.vllm_job, "model_name": MODEL}
-    if level is Level.MODEL:
-        return python_values(signal, [part for parts in told.increments.values() for part in parts], base)
+    places: dict[Labels, list[Increments]] = defaultdict(list)
+    for instance, engines in told.increments.items():
+        for engine, part in engines.items():
+            labels = {"job": CONFIG.vllm_job, "instance": instance, "model_name": MODEL, "engine": engine}
+            places[without_name({name: labels[name] for name in level.labels})].append(part)
     found: dict[Labels, float] = {}
-    for instance, parts in told.increments.items():
-        found |= python_values(signal, parts, {**base, "instance": instance})
+    for place, parts in places.items():
+        found |= python_values(signal, parts, dict(place))
     return found
+
+
+def but(server: str, values: Mapping[Labels, float]) -> dict[Labels, float]:
+    """The values of all other servers."""
+    return {labels: value for labels, value in values.items() if dict(labels).get("instance") != server}
 
 
 def tolerance(signal: Signal) -> float:
@@ -187,15 +214,23 @@ class Mixed:
 
     told: Recorded
     instances: Mapping[str, str]
+    truth: Mapping[str, Truth]
+    """What really happened while Prometheus looked, by server."""
+    truth_since_start: Mapping[str, Truth]
 
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Mixed:
     async def watch() -> Mixed:
-        async with watched(tmp_path_factory.mktemp("mixed"), mixed_servers()) as (server, fleet):
+        servers = mixed_servers()
+        async with watched(tmp_path_factory.mktemp("mixed"), servers) as (server, fleet):
             addresses = (url.removeprefix("http://") for url in fleet.urls)
-            names = (entry.name for entry in fleet.servers)
-            return Mixed(await recorded_now(server), dict(zip(names, addresses, strict=True)))
+            instances = dict(zip((entry.name for entry in fleet.servers), addresses, strict=True))
+            at_first = {entry.name: entry.truth() for entry in servers}
+            await asyncio.sleep(CONFIG.scaled(CONFIG.rate_window) * LONG.factor)
+            told = await recorded_now(server)
+            ended = {entry.name: entry.truth() for entry in servers}
+        return Mixed(told, instances, {name: truth - at_first[name] for name, truth in ended.items()}, ended)
 
     return asyncio.run(watch())
 
@@ -209,17 +244,75 @@ def test_the_samples_show_four_servers_one_of_them_with_two_engines(mixed: Mixed
     }
 
 
-@pytest.mark.parametrize("level", Level, ids=lambda level: level.word)
-@pytest.mark.parametrize("signal", signals(), ids=lambda signal: signal.name)
+RECORDED = {rule["record"] for rule in recording_rules(CONFIG)}
+"""Names of everything that is recorded."""
+
+EACH_RECORDED = [
+    pytest.param(signal, level, id=f"{signal.name} by {level.word}")
+    for level in Level
+    for signal in signals()
+    if recording(CONFIG).signal(signal, level) in RECORDED
+]
+
+
+@pytest.mark.parametrize(("signal", "level"), EACH_RECORDED)
 def test_what_prometheus_records_is_what_the_formulas_say(signal: Signal, level: Level, mixed: Mixed):
     values = mixed.told.values[recording(CONFIG).signal(signal, level)]
-    assert values == pytest.approx(expected(signal, level, mixed.told), rel=tolerance(signal), abs=1e-9)
+    said = expected(signal, level, mixed.told)
+    # V0 names no engine, and its acceptance is one since its start.
+    if level is Level.ENGINE or (level is Level.INSTANCE and signal.name in V0_SIGNALS):
+        values, said = (but(mixed.instances["v0"], each) for each in (values, said))
+    assert values == pytest.approx(said, rel=tolerance(signal), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", [*CORE, "draft_coverage", "tokens_per_step", "tpot", "step_latency"])
+def test_what_prometheus_records_of_a_server_is_what_the_sidecar_says(name: str, mixed: Mixed):
+    told = {}
+    for instance, watch in mixed.told.watches.items():
+        value = watch.view(mixed.told.at).headline.values[name]
+        if value is not None:
+            told[instance] = value
+    values = but(mixed.instances["v0"], mixed.told.values[recording(CONFIG).signal(signal_named(name))])
+    told.pop(mixed.instances["v0"], None)
+    assert told
+    assert {dict(labels)["instance"]: value for labels, value in values.items()} == pytest.approx(told, rel=1e-6)
+
+
+def pooled(mixed: Mixed) -> Truth:
+    """What really happened on the servers whose counters are right."""
+    return mixed.truth["k5"] + mixed.truth["k3"]
+
+
+@pytest.mark.parametrize("level", [Level.MODEL, Level.FLEET], ids=lambda level: level.word)
+def test_over_a_long_window_acceptance_is_what_really_happened(level: Level, mixed: Mixed):
+    names = recording(CONFIG, LONG)
+    (rate,) = mixed.told.values[names.signal(signal_named("acceptance_rate"), level)].values()
+    (length,) = mixed.told.values[names.signal(signal_named("acceptance_length"), level)].values()
+    # The window and the truth begin and end within a scrape of each other.
+    assert rate == pytest.approx(pooled(mixed).acceptance_rate, abs=0.02)
+    assert length == pytest.approx(pooled(mixed).acceptance_length, rel=0.03)
+
+
+def test_of_v0_acceptance_is_what_really_happened_since_its_start(mixed: Mixed):
+    truth = mixed.truth_since_start["v0"]
+    server = without_name({"job": CONFIG.vllm_job, "instance": mixed.instances["v0"], "model_name": MODEL})
+    told = {name: mixed.told.values[recording(CONFIG).signal(signal_named(name))][server] for name in V0_SIGNALS}
+    # Its gauge is at most five seconds old.
+    assert told["acceptance_rate"] == pytest.approx(truth.acceptance_rate, abs=0.01)
+    assert told["acceptance_length"] == pytest.approx(truth.acceptance_length, rel=0.02)
+
+
+def test_the_cache_of_both_engines_is_recorded_under_one_name(mixed: Mixed):
+    values = mixed.told.values[recording(CONFIG).cache_usage()]
+    assert {dict(labels)["instance"] for labels in values} == set(mixed.instances.values())
+    assert all(0 < value < 1 for value in values.values())
 
 
 @pytest.mark.parametrize(
     ("name", "servers"),
     [
-        ("acceptance_rate", {"k5", "k3"}),
+        ("acceptance_rate", {"k5", "k3", "v0"}),
+        ("acceptance_length", {"k5", "k3", "v0"}),
         ("draft_coverage", {"k5", "k3"}),
         ("estimated_speedup", {"k5", "k3"}),
         ("position_acceptance", {"k5", "k3"}),

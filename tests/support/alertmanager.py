@@ -11,7 +11,7 @@ from tests.support.services import alertmanager_binary
 
 
 @asynccontextmanager
-async def alertmanager(folder: Path, config_file: Path) -> AsyncIterator[str]:
+async def alertmanager(folder: Path, config_file: Path, flags: Sequence[str] = ()) -> AsyncIterator[str]:
     """Alertmanager with this configuration, its data and log under ``folder``; gives its URL."""
 
     def command(port: int) -> Sequence[str | Path]:
@@ -20,6 +20,7 @@ async def alertmanager(folder: Path, config_file: Path) -> AsyncIterator[str]:
             f"--config.file={config_file}",
             f"--storage.path={folder / 'alertmanager'}",
             f"--web.listen-address=127.0.0.1:{port}",
+            *flags,
             "--cluster.listen-address=",  # without it, gossip opens a port on every interface
         ]
 
