@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -37,7 +39,7 @@ async def prepare(report: Callable[[str, float], None]) -> models.LabModels:
         code = await process.wait()
     finally:
         with suppress(ProcessLookupError):
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)
         await process.wait()
     if code != 0 or not folders:
         raise SpecwatchError(f"the lab's models could not be prepared (code {code}); its message is above")
