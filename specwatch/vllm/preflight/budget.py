@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specwatch.vllm.preflight.findings import Finding, note, warning
 from specwatch.vllm.preflight.gpu import gpu_memories
@@ -41,10 +41,10 @@ def judge(
         return None
     shape = shape_of(target)
     place = placement(plan, plan.number("--max-model-len") or shape.longest_context or 0)
-    memory = add_up(shape, ours, shape_of(draft), theirs, place) if plan.method not in _NO_CACHE else None
-    if memory is None and plan.method in _NO_CACHE:
-        own, on_each = theirs.size / place.draft_tensor_parallel, ours.size / _gpus(plan) if ours else None
-        memory = MemorySum(place.budget, on_each, own, 0.0, 0, 0, estimated=not theirs.exact)
+    own = shape_of(draft)
+    if plan.method in _NO_CACHE:
+        own = replace(own, cached_layers=0)
+    memory = add_up(shape, ours, own, theirs, place)
     return Judged(memory, place) if memory else None
 
 

@@ -22,6 +22,12 @@ class Difference:
     """Token of the target; None where the number is none of its."""
     draft: str | None
 
+    @property
+    def readable(self) -> bool:
+        """Whether both tokens are words of three letters or more."""
+        words = [_plain(token or "").strip() for token in (self.target, self.draft)]
+        return all(len(word) > 2 and word.isalpha() for word in words)
+
     def __str__(self) -> str:
         return f"number {self.number} is {shown(self.target)} for the target, {shown(self.draft)} for the draft"
 

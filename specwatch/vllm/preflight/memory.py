@@ -42,8 +42,9 @@ class MemorySum:
     """Tokens that the KV cache was counted for."""
     planned_tokens: int
     """Tokens of all sequences at their longest; more than fit when ``cached_tokens`` is less."""
-    estimated: bool
-    """Whether the draft's weights were not seen tensor by tensor."""
+    target_estimated: bool
+    """Whether the target's weights were not seen tensor by tensor."""
+    draft_estimated: bool
 
     @property
     def draft(self) -> float:
@@ -87,7 +88,8 @@ def add_up(
         draft_cache=fitting * draft_token,
         cached_tokens=fitting,
         planned_tokens=planned,
-        estimated=not draft_weights.exact,
+        target_estimated=target_weights is not None and not target_weights.exact,
+        draft_estimated=not draft_weights.exact,
     )
 
 
@@ -99,8 +101,8 @@ def table(memory: MemorySum, place: Placement) -> str:
     if memory.cached_tokens < memory.planned_tokens:
         cache = f"draft's KV cache, {memory.cached_tokens} tokens: what fits of {asked}"
     rows = [
-        ("target's weights", memory.target_weights),
-        ("draft's weights" + (", estimated" if memory.estimated else ""), memory.draft_weights),
+        (f"target's weights{', estimated' if memory.target_estimated else ''}", memory.target_weights),
+        (f"draft's weights{', estimated' if memory.draft_estimated else ''}", memory.draft_weights),
         (cache, memory.draft_cache),
         ("draft together", memory.draft),
         ("vLLM may take", memory.budget),

@@ -29,7 +29,7 @@ def check(plan: PlannedStart, target: Model | None, draft: Model | None) -> Iter
     elif plan.method in _HIDDEN_FROM_TARGET and target is not None and draft is not None:
         yield from _hidden_size(plan, target, draft)
     elif plan.method in ("mtp", "mlp_speculator") or (plan.method or "").endswith("_mtp"):
-        yield from _predicted(plan, target if plan.draft is None else draft)
+        yield from _predicted(plan, target if plan.draft in (None, plan.target) else draft)
 
 
 def _suffix(plan: PlannedStart) -> Iterator[Finding]:

@@ -52,8 +52,8 @@ class Shape:
 
         A key head is never split: with more GPUs than heads, several keep the same one.
         """
-        if self.cached_layers is None:
-            return None
+        if not self.cached_layers:
+            return None if self.cached_layers is None else 0.0
         if self.latent_size:
             return self.cached_layers * self.latent_size * value_bytes
         if not self.kv_heads or not self.head_size:

@@ -157,8 +157,9 @@ def _head(target: Model, draft: Model) -> Iterator[Finding]:
 
 
 def _example(differences: Sequence[Difference]) -> str:
-    """The first few differences, in words."""
-    return f": {'; '.join(map(str, differences[:SHOWN_DIFFERENCES]))}" if differences else ""
+    """The first few differences, in words: those between words that people read, where there are such."""
+    chosen = [difference for difference in differences if difference.readable] or list(differences)
+    return f": {'; '.join(map(str, chosen[:SHOWN_DIFFERENCES]))}" if chosen else ""
 
 
 def _other_draft(target: Model) -> str:

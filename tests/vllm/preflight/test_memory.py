@@ -80,7 +80,7 @@ def test_its_sum_is_shown_as_a_table_and_needs_no_warning(tmp_path: Path):
     report = llamas(tmp_path)
     assert report.table.splitlines() == [
         "Memory on each of 4 GPUs",
-        "  target's weights                                                            32.85 GiB   44.6%",
+        "  target's weights, estimated                                                 32.85 GiB   44.6%",
         "  draft's weights, estimated                                                   0.58 GiB    0.8%",
         "  draft's KV cache, 478655 tokens: what fits of 64 sequences of 8192 tokens    3.65 GiB    5.0%",
         "  draft together                                                               4.23 GiB    5.7%",
@@ -144,7 +144,10 @@ def test_the_usual_part_of_a_gpu_is_the_releases(tmp_path: Path, release, share)
 
 @pytest.mark.parametrize("method", ["medusa", "mlp_speculator"])
 def test_heads_without_attention_take_no_cache(tmp_path: Path, method):
-    target, draft = model(tmp_path / "t"), model(tmp_path / "d", words=None, shapes={"head": [64, 64]})
+    target, draft = (
+        model(tmp_path / "t"),
+        model(tmp_path / "d", {"model_type": method}, None, shapes={"head": [64, 64]}),
+    )
     memory = summed(examine(planned(target, draft, method=method, gpu_memory=A100, release="0.9.2")))
     assert (memory.draft_cache, memory.draft_weights) == (0, 64 * 64 * 2)
 

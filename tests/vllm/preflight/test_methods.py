@@ -49,8 +49,11 @@ def test_the_number_may_stand_in_the_language_models_part(tmp_path: Path):
     assert "predicted-tokens" in codes(examine(planned(target, method="mtp", tokens=3)).findings)
 
 
-def test_a_target_without_a_prediction_head_is_refused_and_can_be_forced(tmp_path: Path):
-    refused = found(examine(planned(model(tmp_path), method="mtp", tokens=1)).findings, "no-prediction-head")
+@pytest.mark.parametrize("named", [False, True])
+def test_a_target_without_a_prediction_head_is_refused_and_can_be_forced(tmp_path: Path, named):
+    target = model(tmp_path)
+    plan = planned(target, target if named else None, method="mtp", tokens=1)
+    refused = found(examine(plan).findings, "no-prediction-head")
     assert (refused.refuses, refused.forcible) == (True, True)
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from specwatch.cli import launch_preflight
+from specwatch.vllm.preflight import findings
 from specwatch.vllm.preflight.findings import Severity, note, refusal, warning
 from specwatch.vllm.preflight.run import examine
 from tests.support.models import LLAMA, LLAMA_1B, codes, found, model, planned, write
+from tests.support.programs import ROOT
 
 ODD = (None, [], {}, "x", "", -1, 0, 1, 1.5, True, 10**400, math.inf, math.nan, [None], {"a": 1})
 KEYS = (
@@ -20,6 +24,7 @@ KEYS = (
     *("head_dim", "rope_scaling", "layer_types", "kv_lora_rank", "num_nextn_predict_layers", "text_config"),
     *("quantization_config", "bos_token_id", "eos_token_id", "target_hidden_size", "tie_word_embeddings", "vocab_size"),
 )
+CODE = re.compile(r"""(?:\b(?:refusal|warning|note)\(\s*|^_[A-Z]+ = )"([a-z]+(?:-[a-z]+)*)\"[,)\n]""", re.MULTILINE)
 METHODS = ("draft_model", "eagle", "eagle3", "mtp", "medusa", "mlp_speculator", "dflash", "dspark")
 
 
@@ -92,3 +97,13 @@ def test_no_configuration_however_odd_ends_in_a_traceback(tmp_path: Path, seed):
     report = examine(plan)
     assert all(finding.text for finding in report.findings)
     assert isinstance(report.table, str)
+
+
+def test_every_code_is_explained_and_no_other():
+    sources = [*Path(findings.__file__).parent.glob("*.py"), Path(launch_preflight.__file__)]
+    used = {code for source in sources for code in CODE.findall(source.read_text())}
+    rows = [
+        line.split("|")[1] for line in (ROOT / "docs/preflight.md").read_text().splitlines() if line.startswith("| `")
+    ]
+    assert {code for row in rows for code in re.findall(r"`([a-z-]+)`", row)} == used
+    assert len(used) > 25

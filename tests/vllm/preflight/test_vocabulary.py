@@ -43,6 +43,17 @@ def test_as_many_tokens_in_another_order_are_refused_although_vllm_would_start(t
     assert 'let vLLM translate: "use_heterogeneous_vocab": true' in refused.remedy
 
 
+def test_differences_between_words_are_shown_before_those_between_signs(tmp_path: Path):
+    special, words = [*SPECIAL.values()], ["!", "Ġthe", "?", "Ġcats"]
+    target = model(tmp_path / "t", words=[*special, *words])
+    draft = model(tmp_path / "d", words=[*special, *reversed(words)])
+    refused = found(examine(planned(target, draft)).findings, "vocabulary-differs")
+    assert "accepted: number 3 is “!” for the target, “ cats” for the draft; number 4 is" in refused.text
+    draft = model(tmp_path / "d", words=[*special, "?", "Ġcats", "!", "Ġthe"])
+    refused = found(examine(planned(target, draft)).findings, "vocabulary-differs")
+    assert "accepted: number 4 is “ the” for the target, “ cats” for the draft; number 6 is" in refused.text
+
+
 def test_before_0_25_no_translation_is_offered(tmp_path: Path):
     (refused,) = compared(tmp_path, {"words": SWAPPED}, release="0.24.0")
     assert "From 0.25.0 on vLLM can translate (use_heterogeneous_vocab); 0.24.0 cannot." in refused.remedy
