@@ -1,4 +1,4 @@
-"""A promtool from a newer Debian, beside the system's: rules have to hold on both.
+"""promtool and amtool from a newer Debian, beside the system's: what is generated has to hold on both.
 
     python tools/newer_prometheus.py
 
@@ -19,8 +19,8 @@ SUITE = "sid"
 """Debian's newest: its version moves."""
 
 NEWER = Path(__file__).resolve().parent.parent / ".cache" / "newer"
-PACKAGE = "promtool"
-"""In newer suites it has a package of its own."""
+PROGRAMS = {"promtool": "promtool", "amtool": "prometheus-alertmanager"}
+"""Each with its package; in newer suites promtool has one of its own."""
 
 PATIENCE = 300
 """Seconds for apt: a suite's lists are some 10 MB."""
@@ -33,12 +33,12 @@ class NotToBeHad:
     reason: str
 
 
-def promtool() -> Path | NotToBeHad:
-    """The newer promtool, brought the first time."""
-    path = NEWER / "usr" / "bin" / PACKAGE
+def program(name: str) -> Path | NotToBeHad:
+    """The newer program of that name, one of PROGRAMS, brought the first time."""
+    path = NEWER / "usr" / "bin" / name
     if not path.is_file():
         try:
-            _bring()
+            _bring(name)
         except (OSError, subprocess.SubprocessError, ValueError) as problem:
             output = getattr(problem, "stderr", None) or ""
             return NotToBeHad(f"{problem} {output[-300:]}".strip())
@@ -46,13 +46,13 @@ def promtool() -> Path | NotToBeHad:
     return path if done.returncode == 0 else NotToBeHad(f"{path} does not run: {done.stderr[-300:]}")
 
 
-def _bring() -> None:
+def _bring(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         # apt drops to a user of its own for downloads.
         base.chmod(0o777)
         environment = {"APT_CONFIG": str(_apt_config(base)), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
-        for command in (["update"], ["download", PACKAGE]):
+        for command in (["update"], ["download", PROGRAMS[name]]):
             _run(["apt-get", "--quiet", *command], base, environment)
         archive = next(base.glob("*.deb"))
         # Whoever brings it at the same time finds all of it or nothing.
@@ -60,10 +60,10 @@ def _bring() -> None:
         _run(["dpkg", "-x", str(archive), str(unpacked)], base, environment)
         target = NEWER / "usr" / "bin"
         target.mkdir(parents=True, exist_ok=True)
-        part = target / f".{PACKAGE}-{base.name}"
-        part.write_bytes((unpacked / "usr" / "bin" / PACKAGE).read_bytes())
+        part = target / f".{name}-{base.name}"
+        part.write_bytes((unpacked / "usr" / "bin" / name).read_bytes())
         part.chmod(0o755)
-        part.replace(target / PACKAGE)
+        part.replace(target / name)
 
 
 def _apt_config(base: Path) -> Path:
@@ -88,7 +88,7 @@ def _mirror() -> str:
     files = [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]
     text = "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
     addresses = re.findall(r"^(?:deb(?: \[[^\]]*\])?|URIs:)\s+(\S+)", text, flags=re.MULTILINE)
-    mirrors = [address for address in addresses if address.rstrip("/").endswith("/debian")]
+    mirrors = [str(address) for address in addresses if address.rstrip("/").endswith("/debian")]
     if not mirrors:
         raise ValueError("apt's sources name no Debian mirror")
     return mirrors[0]
@@ -99,10 +99,11 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
 
 
 def main() -> int:
-    """Bring it and say where it is."""
-    found = promtool()
-    print(found if isinstance(found, Path) else f"no newer promtool: {found.reason}")
-    return 0 if isinstance(found, Path) else 1
+    """Bring them and say where they are."""
+    found = {name: program(name) for name in PROGRAMS}
+    for name, place in found.items():
+        print(place if isinstance(place, Path) else f"no newer {name}: {place.reason}")
+    return 0 if all(isinstance(place, Path) for place in found.values()) else 1
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from specwatch.generate.files import write_all
 from specwatch.generate.promql import quoted
 from specwatch.generate.rules_config import RULES, Audience, RulesConfig
 from tests.support.programs import run
-from tests.support.services import amtool
+from tests.support.services import amtool, newer_program
 
 DEFAULT = RulesConfig()
 
@@ -225,6 +225,18 @@ def test_amtool_accepts_the_configuration_and_its_templates(config: RulesConfig,
     said = run([amtool(), "check-config", tmp_path / alert_files.ALERTMANAGER]).stdout
     assert f"{2 * (1 + len(config.teams)) + 1} receivers" in said
     assert "1 templates" in said
+
+
+@pytest.mark.services
+def test_a_newer_amtool_accepts_the_configuration_and_routes_the_same(tmp_path: Path):
+    tool = newer_program("amtool")
+    write_all(tmp_path, alert_files.alert_files(EVERYTHING))
+    file = tmp_path / alert_files.ALERTMANAGER
+    run([tool, "check-config", file])
+    for entry in RULES:
+        labels = [f"alertname={entry.name}", f"severity={entry.severity.value}", "model_name=qwen/x"]
+        expected = f"--verify.receivers={receiver_name(entry.severity, 'chat')}"
+        run([tool, "config", "routes", "test", f"--config.file={file}", expected, *labels])
 
 
 @pytest.mark.services

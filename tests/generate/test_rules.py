@@ -20,7 +20,7 @@ from specwatch.generate.rules import RUNBOOKS, alerting_rule, groups
 from specwatch.generate.rules_config import LIMIT, RULES, RulesConfig
 from specwatch.signals.catalogue import signals
 from tests.support.programs import ROOT, finish, run
-from tests.support.services import newer_promtool, promtool
+from tests.support.services import newer_program, promtool
 
 DEFAULT = RulesConfig()
 LIMITED = RulesConfig(max_spec_concurrency=32)
@@ -293,7 +293,7 @@ def test_promtool_accepts_the_rules_and_passes_their_tests(config: RulesConfig, 
 
 @pytest.mark.services
 def test_a_newer_promtool_accepts_the_rules_and_passes_their_tests(tmp_path: Path):
-    tool = newer_promtool()
+    tool = newer_program("promtool")
     write_all(tmp_path, alert_files.alert_files(CHOICES["hard names"]))
     run([tool, "check", "rules", "--lint=all", "--lint-fatal", tmp_path / alert_files.RULES])
     run([tool, "test", "rules", *TEST_FILES], cwd=tmp_path)

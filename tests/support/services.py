@@ -31,11 +31,11 @@ def amtool() -> Path:
     return _path(programs.AMTOOL)
 
 
-def newer_promtool() -> Path:
-    """Promtool of a newer Prometheus than the system's; skips the test, with the reason, where none can be had."""
-    found = newer.promtool()
+def newer_program(name: str) -> Path:
+    """A promtool or amtool newer than the system's; skips the test, with the reason, where it cannot be had."""
+    found = newer.program(name)
     if isinstance(found, newer.NotToBeHad):
-        pytest.skip(f"no newer promtool: {found.reason}")
+        pytest.skip(f"no newer {name}: {found.reason}")
     return found
 
 
