@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from specwatch.cli import specwatch
 from specwatch.errors import InputError
+from specwatch.vllm.plan import LaunchPlan
 from specwatch.vllm.schedule import SCHEDULE
 from tests.support.programs import ROOT
 
@@ -173,3 +174,8 @@ def test_a_calibration_is_followed_where_it_was_measured_on_this_plan(file, tmp_
     assert "num_speculative_tokens 5, not 3" in refusal(f"{words} --num-speculative-tokens 3")
     file.write_text(file.read_text().replace("num_speculative_tokens: 5\n", f"calibration: {measured}\n"))
     assert '"num_speculative_tokens": 5' in planned(f"--plan {file} --vllm-version 0.32.0").stdout
+
+
+def test_the_documentation_names_every_key():
+    text = (ROOT / "docs" / "launch-plan.md").read_text()
+    assert [key for key in LaunchPlan.model_fields if f"`{key}`" not in text] == []
