@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -179,3 +182,11 @@ def test_a_calibration_is_followed_where_it_was_measured_on_this_plan(file, tmp_
 def test_the_documentation_names_every_key():
     text = (ROOT / "docs" / "launch-plan.md").read_text()
     assert [key for key in LaunchPlan.model_fields if f"`{key}`" not in text] == []
+
+
+def test_a_plan_without_vllm_is_quick(file, record_property):
+    words = [sys.executable, "-m", "specwatch", "launch", "--plan", file, "--dry-run", "--vllm-version", "0.32.0"]
+    began = time.perf_counter()
+    ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    record_property("specwatch launch --plan --dry-run, seconds", round(time.perf_counter() - began, 2))
+    assert "--speculative-config" in ended.stdout
