@@ -103,7 +103,8 @@ def percentages(site: Site) -> Iterator[Finding]:
         return
     for left, operator, limit in _comparisons(site.tree):
         if 1 < limit <= 100 and _is_share(left, site.book):
-            message = f"the value lies between 0 and 1, so {operator} {limit:g} says the same of any"
+            always = "always" if operator in ("<", "<=", "!=") else "never"
+            message = f"the value lies between 0 and 1: {operator} {limit:g} is {always} true"
             yield site.finding(findings.PERCENT, message, f"{operator} {limit / 100:g}")
 
 

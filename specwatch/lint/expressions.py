@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import promql_parser
@@ -116,7 +117,8 @@ class Expression:
 
     def _names(self) -> Iterator[Name]:
         before, within = ("", ""), [""]
-        for token, after in zip(self._tokens, [*self._tokens[1:], _Token("", "", 0)], strict=True):
+        end = _Token("", "", len(self.text))
+        for token, after in pairwise([*self._tokens, end]):
             _enter_or_leave(within, token.text)
             if token.kind == "word":
                 yield Name(self._filled(token.text), token.start, token.start + len(token.text))

@@ -24,7 +24,10 @@ def problem_of(address: str, file: str) -> str:
     page, _, anchor = address.partition("#")
     if "{{" in page or not address:
         return ""
-    parts = urlsplit(page)
+    try:
+        parts = urlsplit(page)
+    except ValueError as problem:
+        return f"{address} is no address: {problem}"
     if parts.scheme or parts.netloc:
         found = _IN_REPOSITORY.search(parts.path)
         local = _find(unquote(found["page"]), Path(file)) if found else None

@@ -18,7 +18,7 @@ TEXT_FILES = (".json", ".yml", ".yaml")
 """Endings of what is looked into: of files in a folder, and of a ConfigMap's entries."""
 
 _TEMPLATE = re.compile(r"(?:\s|\{\{-?\s*/\*(?:(?!\*/).)*\*/\s*-?\}\})*\{\{-?\s*define\b", re.DOTALL)
-_UNQUOTED_TEMPLATE = re.compile(r"(?:\s|\{\{-?\s*/\*(?:(?!\*/).)*\*/\s*-?\}\})*\{\{-?\s*define\b", re.DOTALL)
+_UNQUOTED_TEMPLATE = re.compile(r"^[^'\"#\n]*\{\{", re.MULTILINE)
 _SERIES = re.compile(r"\s*label_values\((.*),\s*[\w$]+\s*\)\s*", re.DOTALL)
 _RESULT = re.compile(r"\s*query_result\((.*)\)\s*", re.DOTALL)
 _ALERT_NAME = re.compile(r'alertname\s*(=~|=)\s*("(?:[^"\\]|\\.)*"|[^,}\s]+)')

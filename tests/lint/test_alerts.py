@@ -169,6 +169,7 @@ PAGE = """# Runbooks
         ("docs/other.md", "no such file"),
         ("#waiting", "no such file"),
         ("wiki.example.com/page", "lacks https://"),
+        ("http://[page", "is no address: Invalid IPv6 URL"),
         ("https://wiki.example.com/page#anything", ""),
         ("https://github.com/o/r/blob/main/docs/page.md#not-a-heading", "no heading"),
         ("https://github.com/o/r/blob/main/docs/page.md#own", ""),

@@ -8,11 +8,16 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from specwatch.errors import InputError
 from specwatch.lint.checks import lint
 from specwatch.lint.findings import CODES, Finding
+from specwatch.lint.fixes import mended
 from specwatch.lint.reading import content, sources
-from specwatch.lint.run import run
+from specwatch.lint.report import as_text
+from specwatch.lint.run import Outcome, run
 from specwatch.vllm.features import NEWEST
 from specwatch.vllm.releases import Release
 from tests.support.lint import CODE, MISTAKES
@@ -86,3 +91,26 @@ def test_what_a_finding_on_the_articles_rule_proposes_is_right():
     text = json.dumps({"groups": [{"name": "g", "rules": [{"alert": "A", "expr": f"{instead} < 0.6"}]}]})
     found = lint(sources("a.json", text), Release.parse(str(NEWEST)))
     assert Counter(finding.code.id for finding in found) == {"SW202": 1}
+
+
+SEEDS = [path.read_text() for path in sorted(MISTAKES.iterdir())]
+SCRAPS = st.sampled_from(
+    [*"\"'{}[]()|:,#$@\\\n\x1b\u202e🙂", "  ", "- ", "${", "}}", "{{", "*a", "&a ", "<<: ", "[5m]", "or", "http://["]
+)
+CHANGES = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 20), SCRAPS), min_size=1, max_size=9)
+Changes = list[tuple[float, int, str]]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(SEEDS), CHANGES, st.sampled_from([str(NEWEST), "0.8.5", "0.5.0"]))
+def test_whatever_is_done_to_a_file_it_is_judged_or_refused(text: str, changes: Changes, release: str):
+    for where, length, scrap in changes:
+        at = int(where * len(text))
+        text = text[:at] + scrap + text[at + length :]
+    try:
+        held = sources("a.yml", text)
+    except InputError:
+        return
+    found = lint(held, Release.parse(release))
+    assert as_text(Outcome(NEWEST, tuple(found), ("a.yml",)))
+    sources("a.yml", mended(text, {fix for finding in found for fix in finding.fixes}))

@@ -28,7 +28,7 @@ def test_a_pattern_takes_whole_names_as_prometheus_does(pattern: str, taken: set
 
 
 @pytest.mark.parametrize(
-    "pattern", ["a{2}", "(?i)a", "(a", "a)", "[", "*a", "a**", "(a*)*", r"\d+", "a" * 501, "(" * 30 + ")" * 30]
+    "pattern", ["a{2}", "(?i)a", "(a", "a)", "[", "*a", "a**", "(a*)*", r"\d+", "a" * 501, "(" * 21 + ")" * 21]
 )
 def test_what_is_not_tried_is_not_guessed_at(pattern: str):
     assert matching(pattern, NAMES) is None
