@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 from specwatch import __version__
 from specwatch.alerting.catalogue import STATES
 from specwatch.alerting.evaluation import State
+from specwatch.sidecar import launched
 from specwatch.sidecar.alerts import AlertBook, AlertsView
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.watch import TargetView
@@ -40,6 +41,8 @@ class SignalsCollector(Collector):
         yield from _state_families(views)
         yield from _scrape_families(self._service)
         yield from _alert_families(self._alerts.view())
+        if self._service.launched:
+            yield from launched.families(self._service.launched.record())
         build = GaugeMetricFamily("specwatch_build_info", "Version of specwatch, value 1.", labels=["version"])
         build.add_metric([__version__], 1.0)
         yield build

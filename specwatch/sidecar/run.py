@@ -19,10 +19,11 @@ from specwatch.config import SidecarConfig
 from specwatch.errors import SpecwatchError
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
+from specwatch.sidecar.launched import Launched
 from specwatch.sidecar.service import Service, ServiceSettings
 from specwatch.sidecar.watch import WatchSettings
 from specwatch.signals.speedup import ASSUMED, DraftCost, from_parameter_counts, given
-from specwatch.vllm.launch_record import LaunchRecord, read
+from specwatch.vllm.launch_record import LaunchRecord
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +34,8 @@ DRAIN_SECONDS = 15
 def run(config: SidecarConfig, host: str, port: int) -> None:
     """Serve until SIGINT or SIGTERM; raises InputError or SpecwatchError before anything is served."""
     targets = parse_all(config.target)
-    record = read(config.launch_record) if config.launch_record else None
-    settings = watch_settings(config, record).in_scaled_time(config.time_scale)
+    launched = Launched(config.launch_record) if config.launch_record else None
+    settings = watch_settings(config, launched.record() if launched else None).in_scaled_time(config.time_scale)
     alerts = AlertBook(
         receivers(config.slack_webhook_file, config.pagerduty_routing_key_file, config.pagerduty_url),
         Places(page=config.public_url, runbooks=config.runbooks_url),
@@ -45,6 +46,7 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
         watch={target.name: settings for target in targets},
         settings=ServiceSettings(interval=config.interval, limits=Limits(seconds=config.timeout)),
         listener=alerts.judge,
+        launched=launched,
     )
     app = create_app(service, alerts, local_only=not config.insecure)
     server = uvicorn.Server(

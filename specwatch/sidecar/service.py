@@ -13,6 +13,7 @@ import aiohttp
 
 from specwatch.collect.scraper import Limits, ScrapeError, http_session, scrape, server_release
 from specwatch.collect.targets import Target
+from specwatch.sidecar.launched import Launched
 from specwatch.sidecar.watch import TargetView, TargetWatch, WatchSettings
 
 log = logging.getLogger(__name__)
@@ -60,12 +61,14 @@ class Service:
         settings: ServiceSettings | None = None,
         listener: Listener | None = None,
         clock: Clock | None = None,
+        launched: Launched | None = None,
     ) -> None:
         settings_by_name = watch or {}
         self.clock = clock or Clock()
         self.settings = settings or ServiceSettings()
         self.watches = {t.name: TargetWatch(t, settings_by_name.get(t.name)) for t in targets}
         self.tallies = {target.name: ScrapeTally() for target in targets}
+        self.launched = launched
         self._listener = listener
 
     def views(self) -> list[TargetView]:
