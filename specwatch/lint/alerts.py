@@ -79,22 +79,25 @@ def _within_aggregations(tree: Any) -> Any:
     return tree
 
 
-def _comparisons(tree: Any, outer: bool = True) -> Iterator[tuple[Any, str, float]]:
-    """What a condition compares with a number; with ``outer``, only what an ``or`` does not make up for."""
+def _comparisons(tree: Any) -> Iterator[tuple[Any, str, float]]:
+    """What a condition compares with a number: the value, the operator and the number."""
     tree = trees.bare(tree)
     operator = trees.operator_of(tree)
     if operator in trees.COMPARISONS:
-        for side, other, sign in (
-            (tree.lhs, tree.rhs, operator),
-            (tree.rhs, tree.lhs, _MIRRORED.get(operator, operator)),
-        ):
+        mirrored = _MIRRORED.get(operator, operator)
+        for side, other, sign in ((tree.lhs, tree.rhs, operator), (tree.rhs, tree.lhs, mirrored)):
             limit = trees.number(other)
             if limit is not None:
                 yield side, sign, limit
-    if operator in ("and", "unless") or (operator == "or" and not outer):
-        yield from _comparisons(tree.lhs, outer)
+    elif operator in trees.SET_OPERATORS:
+        yield from _comparisons(tree.lhs)
         if operator != "unless":
-            yield from _comparisons(tree.rhs, outer)
+            yield from _comparisons(tree.rhs)
+
+
+def _makes_up(tree: Any) -> bool:
+    """Whether a condition says itself what holds where there is nothing."""
+    return any(trees.function_of(node) in ("absent", "absent_over_time", "vector") for node in trees.nodes(tree))
 
 
 def percentages(site: Site) -> Iterator[Finding]:
@@ -119,7 +122,7 @@ def _is_share(tree: Any, book: Book) -> bool:
 
 def silent_counts(site: Site) -> Iterator[Finding]:
     """Counts below a limit: where nothing is left to count there is no count."""
-    if not site.alert or not site.near_vllm():
+    if not site.alert or not site.near_vllm() or _makes_up(site.tree):
         return
     for left, operator, limit in _comparisons(site.tree):
         counted = trees.bare(left)
@@ -141,7 +144,7 @@ def _below(operator: str, limit: float) -> bool:
 
 def missing_absence(site: Site) -> Iterator[Finding]:
     """Alerts on the value of up, where nothing asks whether there is any."""
-    if not site.alert or not site.near_vllm() or site.book.asks_for_absence:
+    if not site.alert or not site.near_vllm() or site.book.asks_for_absence or _makes_up(site.tree):
         return
     for left, operator, limit in _comparisons(site.tree):
         if _is_up(left) and operator in ("==", "<", "<="):

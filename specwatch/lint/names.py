@@ -151,19 +151,22 @@ def _spared(use: Use, verdict: Verdict, site: Site) -> bool:
 
 def in_patterns(site: Site) -> Iterator[Finding]:
     """Patterns of names: whether they take the times of creation in, and whether anything of the release is left."""
-    for use in trees.uses(site.tree) if site.tree is not None else ():
+    for use in trees.uses(site.tree):
         texts = [matcher.value for matcher in use.patterns() if matcher.op == MatchOp.Re and "vllm" in matcher.value]
         taken = _taken(use)
         if not texts or not taken or any(site.book.exists(other) for other in use.beside):
             continue
         current = taken & site.book.current
         created = {name for name in current if name.endswith("_created")}
+        wanted = not use.asks_presence() and not site.query.only_labels
         if not current:
             message = f"nothing that vLLM {site.book.release} exposes matches {texts[0]}, only what it once did or will"
-            yield site.finding(findings.GONE, message, "the names that the server's /metrics page shows", texts[0])
-        elif created and created != current and not use.asks_presence() and not site.query.only_labels:
+            instead = "the names that the server's /metrics page shows"
+            yield site.finding_in(findings.GONE, message, instead, site.query.scalar, texts[0])
+        elif created and created != current and wanted:
             message = f"{texts[0]} also matches {min(created)}, the time at which the series began"
-            yield site.finding(findings.CREATED, message, f'add __name__!~".*_created", or {_narrowed(texts[0])}')
+            instead = f'add __name__!~".*_created", or {_narrowed(texts[0])}'
+            yield site.finding_in(findings.CREATED, message, instead, site.query.scalar, texts[0])
 
 
 def _taken(use: Use) -> set[str]:

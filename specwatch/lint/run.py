@@ -12,7 +12,7 @@ from specwatch.lint.checks import lint
 from specwatch.lint.findings import Finding, Level
 from specwatch.lint.fixes import mend
 from specwatch.lint.reading import TEXT_FILES, content, sources
-from specwatch.lint.sources import Source
+from specwatch.lint.sources import Kind, Source
 from specwatch.vllm.features import OLDEST
 from specwatch.vllm.releases import Release
 
@@ -27,7 +27,7 @@ class Outcome:
     release: Release
     findings: tuple[Finding, ...]
     files: tuple[str, ...]
-    """The files that hold something that is checked, or that belongs to it."""
+    """The files that hold something that is checked."""
     problems: tuple[str, ...] = ()
     """Files that could not be used, each with the reason."""
     mended: int = 0
@@ -52,7 +52,7 @@ def run(paths: Sequence[Path], release: Release, fix: bool = False) -> Outcome:
     if mended:
         read, texts, problems = _read(paths)
         findings = lint(read, release)
-    files = dict.fromkeys(source.file for source in read)
+    files = dict.fromkeys(source.file for source in read if source.kinds != {Kind.NOT_CHECKED})
     return Outcome(release, tuple(findings), tuple(files), tuple(problems), sum(mended.values()))
 
 

@@ -44,6 +44,13 @@ def test_what_cannot_be_used_is_said_beside_what_was_found(tmp_path: Path):
     assert "holds no rules for Prometheus, no Alertmanager configuration and no Grafana" in outcome.problems[1]
 
 
+def test_files_that_hold_nothing_to_check_are_not_counted(tmp_path: Path):
+    (tmp_path / "prometheus.yml").write_text("scrape_configs: []\n")
+    (tmp_path / "rules.yml").write_text(RIGHT)
+    outcome = run(sorted(tmp_path.iterdir()), NEWEST)
+    assert (outcome.files, outcome.problems) == ((str(tmp_path / "rules.yml"),), ())
+
+
 def test_files_are_judged_together_and_each_once(tmp_path: Path):
     reading, recording = tmp_path / "reading.yml", tmp_path / "recording.yml"
     reading.write_text(alert("vllm:running > 9"))
