@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,8 @@ MADE_QUICK = {
     "specwatch gen-alerts": [],
     "specwatch gen-dashboards": [],
     "specwatch gen-k8s": [],
+    "specwatch methods": [],
+    "specwatch lint": [],
 }
 """What is added to a command so that it ends by itself."""
 
@@ -47,6 +50,9 @@ def test_a_command_of_the_readme_works(command: str, tmp_path: Path, monkeypatch
     if command in RUN_ELSEWHERE:
         assert (ROOT / RUN_ELSEWHERE[command]).is_file()
         return
+    # The folders that commands read are the repository's; what they write stays out of it.
+    for folder in ("alerts", "dashboards", "docs"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     monkeypatch.chdir(tmp_path)
     if command.startswith("specwatch sidecar"):
         # It would serve until stopped: tests/cli/test_sidecar.py starts it; here its options are read.
