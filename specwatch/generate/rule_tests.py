@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from specwatch.alerting.catalogue import HEARTBEAT, Alert, alert
+from specwatch.generate.alert_subjects import subject_of
 from specwatch.generate.promql import Level, duration, quoted
 from specwatch.generate.recording_rules import (
     CORE,
@@ -115,7 +116,9 @@ def _annotations(entry: Alert, subject: Firing, config: RulesConfig) -> dict[str
 def _variables(entry: Alert, subject: Firing, config: RulesConfig) -> str:
     if entry.name.startswith("Specwatch"):
         return ""
-    kept = [name for name in Level.INSTANCE.labels if name in subject.labels]
+    # A link names what every result of the alert has; some of its results have more.
+    certain = subject_of(entry, config).labels
+    kept = [name for name in Level.INSTANCE.labels if name in certain]
     query = "&".join(f"var-{name}={quote_plus(subject.labels[name])}" for name in kept)
     return f"{'&' if '?' in config.dashboard_url else '?'}{query}"
 
