@@ -22,6 +22,7 @@ CORE = {
     "fastapi",
     "grafanalib",
     "prometheus-client",
+    "promql-parser",
     "pydantic",
     "pyyaml",
     "requests",
