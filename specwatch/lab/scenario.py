@@ -70,9 +70,15 @@ class Domain:
     def _power(self, mean: float, source: random.Random) -> float:
         if math.isinf(self.concentration) or not 0 < mean < 1:
             return 1.0
+        # Next to 0 and 1 the law's parameters and its draws round to what has no law and no logarithm.
+        mean = _inside(mean)
         drawn = source.betavariate(mean * self.concentration, (1 - mean) * self.concentration)
-        # the beta law can round to 0 or 1, whose logarithm would take every position to the same place
-        return math.log(min(max(drawn, 1e-9), 1 - 1e-9)) / math.log(mean)
+        return math.log(_inside(drawn)) / math.log(mean)
+
+
+def _inside(share: float) -> float:
+    """A share moved off 0 and 1."""
+    return min(max(share, 1e-9), 1 - 1e-9)
 
 
 Traffic = Domain | Mapping[Domain, float]

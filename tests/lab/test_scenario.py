@@ -4,13 +4,15 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from specwatch.errors import InputError
 from specwatch.lab.scenario import Domain, Phase
 
 
+@example(acceptance=5e-324, concentration=0.5, positions=1, seed=0)
+@example(acceptance=1 - 2**-53, concentration=0.01, positions=3, seed=0)
 @given(
     acceptance=st.floats(0, 1) | st.lists(st.floats(0, 1), min_size=1, max_size=9).map(tuple),
     concentration=st.floats(0.01, 1000),
