@@ -17,7 +17,8 @@ from specwatch.collect.scraper import ScrapeError, http_session, scrape, server_
 from specwatch.collect.targets import Target, parse
 from specwatch.errors import InputError
 from specwatch.sidecar.service import Clock
-from specwatch.sidecar.watch import TargetView, TargetWatch, WatchSettings
+from specwatch.sidecar.views import TargetView
+from specwatch.sidecar.watch import TargetWatch, WatchSettings
 from specwatch.signals.diagnosis import Level
 from specwatch.signals.speedup import ASSUMED, given
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specwatch.alerting.text import clean, cut
-from specwatch.sidecar.watch import TargetView
+from specwatch.sidecar.views import TargetView
 from specwatch.signals.catalogue import Value
 from specwatch.signals.diagnosis import Level
 from specwatch.signals.speedup import ASSUMED, band

@@ -84,12 +84,8 @@ class AlertBook:
 
     async def judge(self, watch: TargetWatch, at: float) -> None:
         """Take in what a target's last scrape says, and send what changes."""
-        view = watch.view(at)
         changes = self._evaluator.evaluate(
-            at,
-            target=view.target.name,
-            model=view.model_name or "",
-            values={**view.headline.values, **view.states()},
+            at, target=watch.target.name, model=watch.model_name or "", values=watch.judged_values(at)
         )
         for transition in changes:
             if transition.state is State.RESOLVED:

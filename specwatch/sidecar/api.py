@@ -18,7 +18,7 @@ from specwatch.config import is_loopback
 from specwatch.sidecar import exporter
 from specwatch.sidecar.alerts import AlertBook, AlertsView
 from specwatch.sidecar.service import Service
-from specwatch.sidecar.watch import HistoryPoint, TargetView
+from specwatch.sidecar.views import HistoryPoint, TargetView
 from specwatch.signals.catalogue import signals
 
 PAGE_TYPES: Mapping[str, str] = {

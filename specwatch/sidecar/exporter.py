@@ -14,7 +14,7 @@ from specwatch.alerting.evaluation import State
 from specwatch.sidecar import launched
 from specwatch.sidecar.alerts import AlertBook, AlertsView
 from specwatch.sidecar.service import Service
-from specwatch.sidecar.watch import TargetView
+from specwatch.sidecar.views import TargetView
 from specwatch.signals.catalogue import Signal, signals
 from specwatch.signals.formula import PerPosition
 

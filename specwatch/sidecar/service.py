@@ -14,7 +14,8 @@ import aiohttp
 from specwatch.collect.scraper import Limits, ScrapeError, http_session, scrape, server_release
 from specwatch.collect.targets import Target
 from specwatch.sidecar.launched import Launched
-from specwatch.sidecar.watch import TargetView, TargetWatch, WatchSettings
+from specwatch.sidecar.views import TargetView
+from specwatch.sidecar.watch import TargetWatch, WatchSettings
 
 log = logging.getLogger(__name__)
 

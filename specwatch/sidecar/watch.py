@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from specwatch.alerting.catalogue import RATE_WINDOW
 from specwatch.alerting.text import clean, cut
 from specwatch.collect.targets import Target
+from specwatch.sidecar.views import HistoryPoint, TargetView, WindowView, number, states, window_label
 from specwatch.signals.catalogue import Value, evaluate, signals
 from specwatch.signals.diagnosis import Evidence, Finding, Level, diagnose
-from specwatch.signals.drift import DriftDetector, DriftReading, DriftSettings
-from specwatch.signals.speedup import ASSUMED, DraftCost, last_position_worth
+from specwatch.signals.drift import DriftDetector, DriftSettings
+from specwatch.signals.speedup import ASSUMED, DraftCost
 from specwatch.signals.window import Increments, Ledger, add_up
 from specwatch.vllm.metrics import Counter, Dialect, SinceStart, Snapshot
 
@@ -52,85 +53,6 @@ class WatchSettings:
             windows=tuple(seconds * factor for seconds in self.windows),
             headline=self.headline * factor,
         )
-
-
-def window_label(seconds: float) -> str:
-    """How a window is called: ``5m``, ``90s``."""
-    minutes, rest = divmod(seconds, 60)
-    return f"{seconds:g}s" if rest or not minutes else f"{minutes:g}m"
-
-
-@dataclass(frozen=True)
-class WindowView:
-    """Signals over one window."""
-
-    seconds: float | None
-    """Seconds that the window really covers; None without two scrapes in it."""
-    values: Mapping[str, Value]
-
-
-@dataclass(frozen=True)
-class HistoryPoint:
-    """One scrape's headline figures, for a sparkline."""
-
-    at: float
-    acceptance_rate: float | None
-    estimated_speedup: float | None
-    drift_score: float | None
-    running_requests: float | None
-
-
-@dataclass(frozen=True)
-class TargetView:
-    """Everything there is to say of a target at one moment."""
-
-    target: Target
-    up: bool | None
-    """None before the first scrape."""
-    error: str | None
-    last_scrape: float | None
-    release: str | None
-    dialect: Dialect | None
-    model_name: str | None
-    engines: int
-    k: int | None
-    method: str | None
-    cost: DraftCost
-    restarts: int
-    windows: Mapping[str, WindowView]
-    """By label, shortest first."""
-    headline_window: str
-    since_start: Mapping[str, float]
-    """Acceptance since the server's start, for the V0 engine alone, which tells nothing newer."""
-    drift: DriftReading
-    findings: tuple[Finding, ...]
-
-    @property
-    def headline(self) -> WindowView:
-        """The window that findings and alerts speak of."""
-        return self.windows[self.headline_window]
-
-    @property
-    def speculation_configured(self) -> bool | None:
-        """Whether the server speculates; None while the page does not tell."""
-        if self.dialect in (Dialect.V1, Dialect.V0):
-            return True
-        return False if self.dialect is Dialect.OFF else None
-
-    def states(self) -> dict[str, float | None]:
-        """The values of the alert catalogue's STATES; None where unknown."""
-        configured = self.speculation_configured
-        return {
-            "target_up": None if self.up is None else float(self.up),
-            "speculation_configured": None if configured is None else float(configured),
-            "drift_score": self.drift.score,
-            "last_position_worth": self._last_position_worth(),
-        }
-
-    def _last_position_worth(self) -> float | None:
-        rates = self.headline.values["position_acceptance"]
-        drafted = _number(self.headline.values, "draft_length")
-        return last_position_worth(rates, drafted, self.cost) if isinstance(rates, tuple) else None
 
 
 class TargetWatch:
@@ -180,16 +102,27 @@ class TargetWatch:
         self._history.append(
             HistoryPoint(
                 at=at,
-                acceptance_rate=_number(headline, "acceptance_rate"),
-                estimated_speedup=_number(headline, "estimated_speedup"),
+                acceptance_rate=number(headline, "acceptance_rate"),
+                estimated_speedup=number(headline, "estimated_speedup"),
                 drift_score=self._drift.reading().score,
-                running_requests=_number(headline, "running_requests"),
+                running_requests=number(headline, "running_requests"),
             )
         )
 
     def headline_values(self, now: float) -> dict[str, Value]:
         """Every signal over the headline window, by name, pooled over the engines."""
         return evaluate(self._signals, self._increments(self._settings.headline, now))
+
+    def judged_values(self, now: float) -> dict[str, Value]:
+        """What alerts judge: every signal over the headline window, and the states of the alert catalogue."""
+        values = self.headline_values(now)
+        dialect = self._dialect(self._snapshot) if self._snapshot else None
+        return {**values, **states(self.up, dialect, self._drift.reading(), values, self._settings.cost)}
+
+    @property
+    def model_name(self) -> str | None:
+        """The model as the page names it."""
+        return self._snapshot.model_name if self._snapshot else None
 
     def view(self, now: float) -> TargetView:
         """Everything there is to say at ``now``."""
@@ -203,7 +136,7 @@ class TargetWatch:
             last_scrape=self._last_scrape,
             release=self.release,
             dialect=self._dialect(snapshot) if snapshot else None,
-            model_name=snapshot.model_name if snapshot else None,
+            model_name=self.model_name,
             engines=len(self._engines),
             k=self._k(),
             method=self._settings.method,
@@ -274,8 +207,3 @@ class TargetWatch:
                 drift=self._drift.reading(),
             )
         )
-
-
-def _number(values: Mapping[str, Value], name: str) -> float | None:
-    value = values[name]
-    return value if isinstance(value, float) else None

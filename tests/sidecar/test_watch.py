@@ -36,7 +36,7 @@ def test_a_vllm_without_statistics_is_told_from_another_server_by_its_version():
     assert [f.code for f in watch.view(0).findings] == ["not-vllm"]
     watch.release = "0.32.0"
     view = watch.view(0)
-    assert (view.dialect, view.speculation_configured) == (Dialect.NO_STATS, None)
+    assert (view.dialect, view.states()["speculation_configured"]) == (Dialect.NO_STATS, None)
     assert "--disable-log-stats" in view.findings[0].text
 
 

@@ -1,0 +1,101 @@
+"""What the sidecar shows of one target at one moment: frozen values for the API, the metrics, the page and alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from specwatch.collect.targets import Target
+from specwatch.signals.catalogue import Value
+from specwatch.signals.diagnosis import Finding
+from specwatch.signals.drift import DriftReading
+from specwatch.signals.speedup import DraftCost, last_position_worth
+from specwatch.vllm.metrics import Dialect
+
+
+def window_label(seconds: float) -> str:
+    """How a window is called: ``5m``, ``90s``."""
+    minutes, rest = divmod(seconds, 60)
+    return f"{seconds:g}s" if rest or not minutes else f"{minutes:g}m"
+
+
+@dataclass(frozen=True)
+class WindowView:
+    """Signals over one window."""
+
+    seconds: float | None
+    """Seconds that the window really covers; None without two scrapes in it."""
+    values: Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class HistoryPoint:
+    """One scrape's headline figures, for a sparkline."""
+
+    at: float
+    acceptance_rate: float | None
+    estimated_speedup: float | None
+    drift_score: float | None
+    running_requests: float | None
+
+
+@dataclass(frozen=True)
+class TargetView:
+    """Everything there is to say of a target at one moment."""
+
+    target: Target
+    up: bool | None
+    """None before the first scrape."""
+    error: str | None
+    last_scrape: float | None
+    release: str | None
+    dialect: Dialect | None
+    model_name: str | None
+    engines: int
+    k: int | None
+    method: str | None
+    cost: DraftCost
+    restarts: int
+    windows: Mapping[str, WindowView]
+    """By label, shortest first."""
+    headline_window: str
+    since_start: Mapping[str, float]
+    """Acceptance since the server's start, for the V0 engine alone, which tells nothing newer."""
+    drift: DriftReading
+    findings: tuple[Finding, ...]
+
+    @property
+    def headline(self) -> WindowView:
+        """The window that findings and alerts speak of."""
+        return self.windows[self.headline_window]
+
+    def states(self) -> dict[str, float | None]:
+        """The values of the alert catalogue's STATES; None where unknown."""
+        return states(self.up, self.dialect, self.drift, self.headline.values, self.cost)
+
+
+def speculates(dialect: Dialect | None) -> bool | None:
+    """Whether a server speculates; None while its page does not tell."""
+    if dialect in (Dialect.V1, Dialect.V0):
+        return True
+    return False if dialect is Dialect.OFF else None
+
+
+def states(
+    up: bool | None, dialect: Dialect | None, drift: DriftReading, values: Mapping[str, Value], cost: DraftCost
+) -> dict[str, float | None]:
+    """The values of the alert catalogue's STATES, from signals over the headline window; None where unknown."""
+    configured, rates = speculates(dialect), values["position_acceptance"]
+    drafted = number(values, "draft_length")
+    return {
+        "target_up": None if up is None else float(up),
+        "speculation_configured": None if configured is None else float(configured),
+        "drift_score": drift.score,
+        "last_position_worth": last_position_worth(rates, drafted, cost) if isinstance(rates, tuple) else None,
+    }
+
+
+def number(values: Mapping[str, Value], name: str) -> float | None:
+    """A scalar signal, or None without enough to say."""
+    value = values[name]
+    return value if isinstance(value, float) else None
