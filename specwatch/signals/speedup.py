@@ -21,8 +21,12 @@ from specwatch.vllm.metrics import Counter
 class SpeedupKind(str, Enum):
     """How a speedup is known."""
 
+    MEASURED = "measured"
+    """Time per token without speculation ÷ with it, at the same batch size."""
+    CALIBRATED = "calibrated"
+    """From acceptance and step costs that a calibration measured on this deployment."""
     ESTIMATED = "estimated"
-    """From acceptance and an assumed draft cost: launch and scheduling overhead are left out."""
+    """From acceptance and a draft cost that nobody measured here: an upper bound, for overhead is left out."""
 
 
 MEASURED_TO_FORMULA = (0.68, 1.29)
@@ -81,6 +85,33 @@ def last_position_worth(rates: Sequence[float | None], draft_length: float | Non
     if not known or draft_length is None or cost.c <= 0 or draft_length < len(known) - UNDRAFTED:
         return None
     return min(known) / cost.c
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """What speculation is worth on one server now, and how that is known.
+
+    ``low`` and ``high`` are a 95 % interval of what the counters can tell, None where they cannot tell it yet; of an
+    estimate they are the band in which published measurements fell around the formula.
+    """
+
+    value: float
+    """Speed with speculation ÷ without, at today's acceptance and batch size, undrafted steps included."""
+    low: float | None
+    high: float | None
+    kind: SpeedupKind
+    source: str
+    """What it rests on, in words a reader of the number needs."""
+    break_even_acceptance: float | None = None
+    """Acceptance rate at which speculation would neither gain nor lose, drafts as long as today's."""
+    tokens_saved_per_hour: float | None = None
+    """Tokens an hour more than plain decoding would have made in the same busy time; negative: fewer."""
+    gpu_seconds_saved_per_hour: float | None = None
+    """Accelerator seconds an hour that plain decoding would have taken beyond today's; negative: lost."""
+    recommended_k: int | None = None
+    """The K with the largest speedup at today's conditional rates; 0: none pays. None where it is not known."""
+    recommended_speedup: float | None = None
+    """What the recommended K would give."""
 
 
 def speedup_formula(cost: DraftCost, at_least: Terms) -> Ratio:
