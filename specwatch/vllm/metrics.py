@@ -8,12 +8,13 @@ generated PromQL.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
+from specwatch.vllm.page_lines import PageError as PageError
+from specwatch.vllm.page_lines import Sample, read_lines
+from specwatch.vllm.requests_seen import REQUEST_SERIES, Census, read_requests
 
 
 class Counter(str, Enum):
@@ -88,9 +89,7 @@ MAX_POSITIONS = 64
 MOST_DIGITS = 9
 """Digits of a position that are read as a number at all."""
 MAX_LINES = 100_000
-"""Wanted series on one page: a page of MAX_ENGINES engines at K = 5 has about 20,000."""
-SHOWN = 80
-"""Characters of a page that an error repeats."""
+"""Wanted series on one page: one of MAX_ENGINES engines at K = 5 has about 60,000."""
 
 _WANTED = frozenset(
     [
@@ -126,10 +125,6 @@ class Dialect(str, Enum):
     """A metrics page of something else."""
 
 
-class PageError(ValueError):
-    """The page cannot be read as metrics; the text says why."""
-
-
 @dataclass(frozen=True)
 class EngineSnapshot:
     """One engine's cumulative counters, and its gauges, at one instant."""
@@ -138,6 +133,8 @@ class EngineSnapshot:
     gauges: Mapping[Counter, float] = field(default_factory=dict)
     """Current value of the gauges, under the counter that integrates them."""
     accepted_per_position: tuple[float, ...] = ()
+    requests: Census = field(default_factory=dict)
+    """Cumulative counts of requests by property, where the page has them."""
 
 
 @dataclass(frozen=True)
@@ -174,24 +171,26 @@ def read_page(text: str) -> Snapshot:
     Raises PageError for text that is no metrics page, ends in the middle of a line, repeats a series, or
     holds more engines, positions or series than any server has. A value that is no finite number counts as absent.
     """
-    names, lines = _select(text)
-    samples = [s for s in _parse(lines) if math.isfinite(s.value)]
+    names, lines, requests = _select(text)
+    samples = [s for s in read_lines(lines) if math.isfinite(s.value)]
+    counted = (s for s in read_lines(requests) if math.isfinite(s.value) and s.value >= 0)
     dialect = _dialect(names, samples)
     return Snapshot(
         dialect=dialect,
         model_name=next((s.labels["model_name"] for s in samples if "model_name" in s.labels), None),
         process_start=next((s.value for s in samples if s.name == START_TIME), None),
-        engines=_engines(samples, dialect),
+        engines=_engines(samples, dialect, read_requests(counted)),
         since_start=_since_start(samples) if dialect is Dialect.V0 else None,
     )
 
 
-def _select(text: str) -> tuple[set[str], list[str]]:
-    """Names of all families or samples on the page, and the sample lines worth parsing."""
+def _select(text: str) -> tuple[set[str], list[str], list[str]]:
+    """Names of all families or samples on the page, the sample lines worth parsing, and those about requests."""
     if text and not text.endswith("\n"):
         raise PageError("the page ends in the middle of a line: it was cut off on the way")
     names: set[str] = set()
     lines: list[str] = []
+    requests: list[str] = []
     # Only a newline ends a line: a label may hold other characters that Python would split at.
     for line in text.split("\n"):
         if line.startswith("#"):
@@ -202,28 +201,15 @@ def _select(text: str) -> tuple[set[str], list[str]]:
         name = line.split("{", 1)[0].split(" ", 1)[0]
         if name in _WANTED:
             lines.append(line)
-            if len(lines) > MAX_LINES:
-                raise PageError(f"the page holds more than {MAX_LINES} series about speculation and load")
+        elif name in REQUEST_SERIES:
+            requests.append(line)
         if name:
             names.add(name)
     if not names:
         raise PageError("the page is empty")
-    return names, lines
-
-
-def _parse(lines: Iterable[str]) -> Iterator[Sample]:
-    seen: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
-    try:
-        families = list(text_string_to_metric_families("\n".join(lines) + "\n"))
-    except (ValueError, KeyError, IndexError) as problem:
-        raise PageError(f"the page is not in Prometheus' text format: {str(problem)[:SHOWN]}") from None
-    for family in families:
-        for sample in family.samples:
-            key = (sample.name, tuple(sorted(sample.labels.items())))
-            if key in seen:
-                raise PageError(f"the page holds two values for {sample.name} with the same labels")
-            seen.add(key)
-            yield sample
+    if len(lines) + len(requests) > MAX_LINES:
+        raise PageError(f"the page holds more than {MAX_LINES} series about speculation, load and requests")
+    return names, lines, requests
 
 
 def _dialect(names: set[str], samples: Iterable[Sample]) -> Dialect:
@@ -245,17 +231,17 @@ def _dialect(names: set[str], samples: Iterable[Sample]) -> Dialect:
     return Dialect.OFF if generating else Dialect.NO_STATS
 
 
-def _engines(samples: Iterable[Sample], dialect: Dialect) -> dict[str, EngineSnapshot]:
+def _engines(samples: Iterable[Sample], dialect: Dialect, requests: Mapping[str, Census]) -> dict[str, EngineSnapshot]:
     grouped: dict[str, list[Sample]] = {}
     for sample in samples:
         if sample.name.startswith("vllm:"):
             grouped.setdefault(sample.labels.get("engine", "0"), []).append(sample)
     if len(grouped) > MAX_ENGINES:
         raise PageError(f"the page names {len(grouped)} engines, more than the {MAX_ENGINES} that are read")
-    return {engine: _engine(group, dialect) for engine, group in grouped.items()}
+    return {engine: _engine(group, dialect, requests.get(engine, {})) for engine, group in grouped.items()}
 
 
-def _engine(samples: Iterable[Sample], dialect: Dialect) -> EngineSnapshot:
+def _engine(samples: Iterable[Sample], dialect: Dialect, requests: Census) -> EngineSnapshot:
     values: dict[str, float] = {}
     positions: dict[int, float] = {}
     for sample in samples:
@@ -275,6 +261,7 @@ def _engine(samples: Iterable[Sample], dialect: Dialect) -> EngineSnapshot:
         counters=counters,
         gauges={counter: values[name] for counter, name in GAUGES.items() if name in values},
         accepted_per_position=tuple(positions.get(i, 0.0) for i in range(max(positions, default=-1) + 1)),
+        requests=requests,
     )
 
 
