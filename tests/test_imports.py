@@ -13,12 +13,13 @@ LEAVES = {"config", "errors", "vllm"}
 BELOW_EACH = LEAVES | {"signals"}
 MAY_IMPORT = {
     "__main__": {"cli"},
-    "cli": BELOW_EACH | {"sidecar", "generate", "measure", "lab", "alerting", "collect", "lint"},
+    "cli": BELOW_EACH | {"sidecar", "generate", "measure", "lab", "alerting", "collect", "lint", "push"},
     "sidecar": BELOW_EACH | {"alerting", "collect"},
     "generate": BELOW_EACH | {"alerting", "collect"},
     "measure": BELOW_EACH | {"alerting", "collect"},
     "lab": BELOW_EACH | {"alerting", "collect", "measure"},
     "lint": {"errors", "vllm"},
+    "push": {"errors"},
     "alerting": BELOW_EACH,
     "collect": BELOW_EACH,
     "signals": LEAVES,

@@ -1,0 +1,1 @@
+"""Bringing what is generated to where it is used."""
