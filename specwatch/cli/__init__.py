@@ -20,6 +20,7 @@ COMMANDS = {
     "launch": "Start vLLM with speculation, and the sidecar beside it",
     "lint": "Find mistakes in rules, routes and dashboards that watch vLLM",
     "methods": "List the ways to draft that a vLLM release has, and what each needs",
+    "push-dashboards": "Bring the dashboards into a running Grafana",
     "sidecar": "Scrape vLLM servers; serve signals, alerts and a page",
 }
 """Name and one-line help of every command; the module is the name with underscores."""
