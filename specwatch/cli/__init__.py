@@ -12,6 +12,7 @@ from specwatch import __version__
 from specwatch.errors import SpecwatchError
 
 COMMANDS = {
+    "calibrate": "Measure what speculation is worth, against a server without it",
     "check": "Say what speculation does on a running vLLM server",
     "demo": "Show the whole loop on this machine: launch, watch, drift, alert",
     "gen-alerts": "Write Prometheus rules and an Alertmanager configuration",
@@ -21,7 +22,10 @@ COMMANDS = {
     "lint": "Find mistakes in rules, routes and dashboards that watch vLLM",
     "methods": "List the ways to draft that a vLLM release has, and what each needs",
     "push-dashboards": "Bring the dashboards into a running Grafana",
+    "references": "List, freeze or relearn what a sidecar takes as normal acceptance",
+    "roofline": "Say how fast a model can decode at most on a GPU, and what drafts cost there",
     "sidecar": "Scrape vLLM servers; serve signals, alerts and a page",
+    "verify": "Say whether speculation is lossless on a running vLLM server",
 }
 """Name and one-line help of every command; the module is the name with underscores."""
 
