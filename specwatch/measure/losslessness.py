@@ -83,6 +83,8 @@ class Check:
     """One figure per token, as sampled and as the model states it."""
 
     name: str
+    tokens: int
+    """Those that it is about."""
     observed: float
     expected: float
     z: float
@@ -225,6 +227,19 @@ def _likeliest(token: Scored, outcomes: _Outcomes, temperature: float) -> _Featu
     return _indicator(outcomes, count, inside=1.0, came=float(token.logprob >= token.top[0]))
 
 
+def _likeliest_open(token: Scored, outcomes: _Outcomes, temperature: float) -> _Feature | None:
+    return _likeliest(token, outcomes, temperature) if _is_open(outcomes) else None
+
+
+def _likeliest_sure(token: Scored, outcomes: _Outcomes, temperature: float) -> _Feature | None:
+    return None if _is_open(outcomes) else _likeliest(token, outcomes, temperature)
+
+
+def _is_open(outcomes: _Outcomes) -> bool:
+    """Whether the likeliest token has less than half of the probability."""
+    return outcomes.total + outcomes.rest[0] > 2.0
+
+
 def _unlikely(token: Scored, outcomes: _Outcomes, temperature: float) -> _Feature:
     """Whether it is outside the fewest tokens that have NUCLEUS of the probability."""
     wanted, mass, cut = NUCLEUS * (outcomes.total + outcomes.rest[1]), 0.0, token.top[-1]
@@ -243,13 +258,17 @@ def _indicator(outcomes: _Outcomes, count: int, inside: float, came: float) -> _
     return _Feature((mass, outcomes.total - mass), (inside, 1.0 - inside), 1.0 - inside, came)
 
 
-FEATURES: dict[str, Callable[[Scored, _Outcomes, float], _Feature]] = {
+FEATURES: dict[str, Callable[[Scored, _Outcomes, float], _Feature | None]] = {
     "surprise": _surprise,
     "likeliest": _likeliest,
+    "likeliest_open": _likeliest_open,
+    "likeliest_sure": _likeliest_sure,
     "unlikely": _unlikely,
 }
-"""A wrong temperature moves the first, tokens of a draft that were kept too gladly the second, a cut tail the third;
-what leaves one as it was, because it adds as much as it takes, moves another."""
+"""None where a feature says nothing of a place. A wrong temperature moves the surprise, a rejected token that comes
+back the share of likeliest ones, a cut tail the unlikely ones. A draft that is trusted too much adds likeliest tokens
+where the text is open and takes them where it is sure, which may cancel in the sum. What leaves one as it was moves
+another."""
 
 RATIOS = len(FEATURES) * len(TILTS)
 """Likelihood ratios whose mean is the evidence."""
@@ -259,6 +278,7 @@ class _Tally:
     """Sums of one feature."""
 
     def __init__(self) -> None:
+        self.tokens = 0
         self.observed = self.expected = self.variance = self.truncation = 0.0
         self.log_ratios = [0.0] * len(TILTS)
 
@@ -266,6 +286,7 @@ class _Tally:
         low, high = feature.means(feature.values, feature.beyond, rest)
         squares = feature.means([value * value for value in feature.values], feature.beyond**2, rest)
         mean = (low + high) / 2
+        self.tokens += 1
         self.observed += feature.came + feature.base
         self.expected += mean + feature.base
         self.variance += max(0.0, sum(squares) / 2 - mean * mean)
@@ -273,16 +294,17 @@ class _Tally:
         for index, ratio in enumerate(_log_ratios(feature, rest)):
             self.log_ratios[index] += ratio
 
-    def check(self, name: str, tokens: int, bar: float) -> Check:
+    def check(self, name: str, bar: float) -> Check:
         difference = self.observed - self.expected
         beyond = math.copysign(max(0.0, abs(difference) - self.truncation), difference)
         return Check(
             name=name,
-            observed=self.observed / tokens,
-            expected=self.expected / tokens,
+            tokens=self.tokens,
+            observed=self.observed / self.tokens,
+            expected=self.expected / self.tokens,
             z=beyond / math.sqrt(self.variance) if self.variance > 0 else 0.0,
-            excluded=(_reach(self.variance, bar) + self.truncation) / tokens,
-            truncation=self.truncation / tokens,
+            excluded=(_reach(self.variance, bar) + self.truncation) / self.tokens,
+            truncation=self.truncation / self.tokens,
         )
 
 
@@ -315,7 +337,9 @@ class SampledTest:
         """Take in a token."""
         outcomes = _outcomes(token, self.temperature)
         for name, feature in FEATURES.items():
-            self._tallies[name].take(feature(token, outcomes, self.temperature), outcomes.rest)
+            found = feature(token, outcomes, self.temperature)
+            if found:
+                self._tallies[name].take(found, outcomes.rest)
         self.tokens += 1
 
     @property
@@ -328,9 +352,7 @@ class SampledTest:
     def reading(self, limits: Limits) -> Reading:
         """What follows from the tokens so far."""
         bar = limits.bar + math.log(RATIOS)
-        checks = (
-            tuple(tally.check(name, self.tokens, bar) for name, tally in self._tallies.items()) if self.tokens else ()
-        )
+        checks = tuple(tally.check(name, bar) for name, tally in self._tallies.items() if tally.tokens)
         evidence = max(0.0, self.log_ratio / limits.bar)
         verdict, more = self._conclusion(evidence, checks, limits, bar)
         return Reading(self.temperature, self.tokens, verdict, evidence, checks, more)
