@@ -10,10 +10,9 @@ import click
 from specwatch.alerting.catalogue import Severity
 from specwatch.cli.pairs import merged, pairs_option
 from specwatch.config import load
-from specwatch.errors import SpecwatchError
 from specwatch.generate import alert_files
 from specwatch.generate.alertmanager import secrets
-from specwatch.generate.files import differing, write_all
+from specwatch.generate.files import write_or_check
 from specwatch.generate.rules_config import Audience, RulesConfig
 
 AUDIENCES = click.Choice([audience.value for audience in Audience])
@@ -69,17 +68,9 @@ def command(output: Path, check: bool, config_file: Path | None, **flags: Any) -
     underscores (vllm_job); target_labels, thresholds and severities map names to values.
     """
     config = load(RulesConfig, config_file, merged(flags, config_file, PAIRS))
-    files = alert_files.alert_files(config)
+    write_or_check(output, alert_files.alert_files(config), check=check, say=click.echo)
     if not check:
-        for path in write_all(output, files):
-            click.echo(f"wrote {path}")
         click.echo(_next_steps(output, config))
-        return
-    changed = differing(output, files)
-    if changed:
-        names = ", ".join(changed)
-        raise SpecwatchError(f"{output} is not what these options generate ({names}): run the same without --check")
-    click.echo(f"{output} is what these options generate")
 
 
 def _next_steps(output: Path, config: RulesConfig) -> str:

@@ -10,8 +10,7 @@ import click
 from specwatch.cli import gen_alerts
 from specwatch.cli.pairs import merged, pairs_option
 from specwatch.config import load
-from specwatch.errors import SpecwatchError
-from specwatch.generate.files import differing, write_all
+from specwatch.generate.files import write_or_check
 from specwatch.generate.kubernetes import ALERTMANAGER, kubernetes_files
 from specwatch.generate.kubernetes_config import Delivery, KubernetesConfig
 from specwatch.generate.kubernetes_sidecar import SECRET_KEYS
@@ -57,17 +56,9 @@ def command(output: Path, check: bool, config_file: Path | None, **flags: Any) -
     repeated (labels, vllm_namespaces), but target and deliver.
     """
     config = load(KubernetesConfig, config_file, merged(flags, config_file, PAIRS))
-    files = kubernetes_files(config)
+    write_or_check(output, kubernetes_files(config), check=check, say=click.echo)
     if not check:
-        for path in write_all(output, files):
-            click.echo(f"wrote {path}")
         click.echo(_next_steps(output, config))
-        return
-    changed = differing(output, files)
-    if changed:
-        names = ", ".join(changed)
-        raise SpecwatchError(f"{output} is not what these options generate ({names}): run the same without --check")
-    click.echo(f"{output} is what these options generate")
 
 
 def _next_steps(output: Path, config: KubernetesConfig) -> str:

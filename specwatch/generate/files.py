@@ -1,13 +1,29 @@
-"""Writing generated files: all of them or none, never half a file."""
+"""Writing generated files, all of them or none and never half a file; or checking that they are still the same."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from specwatch.errors import SpecwatchError
+
+
+def write_or_check(folder: Path, files: Mapping[str, str], *, check: bool, say: Callable[[str], None]) -> None:
+    """Write files into ``folder``, or with ``check`` compare only, and ``say`` what was done.
+
+    Raises SpecwatchError when the folder cannot be written, or holds something else than it is checked for.
+    """
+    if not check:
+        for path in write_all(folder, files):
+            say(f"wrote {path}")
+        return
+    changed = differing(folder, files)
+    if changed:
+        names = ", ".join(changed)
+        raise SpecwatchError(f"{folder} is not what these options generate ({names}): run the same without --check")
+    say(f"{folder} is what these options generate")
 
 
 def write_all(folder: Path, files: Mapping[str, str]) -> list[Path]:

@@ -1,4 +1,4 @@
-"""A thin layer over grafanalib: the panels that specwatch draws, from values that say what they mean."""
+"""A thin layer over grafanalib: figures, lines, bars and lanes, from values that say what they mean."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from grafanalib import core
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 """The Prometheus that the reader of the dashboard chooses."""
 
-NARROW, WIDE = 115, 215
-"""Widths of a table's columns, in pixels: for a figure with its unit, and for a long heading."""
-
 # Okabe and Ito's palette (Color Universal Design, 2008), which people with any colour vision can tell apart.
 GOOD = "#0072B2"
 """Blue: speculation pays, a draft token was accepted."""
@@ -25,7 +22,11 @@ BAD = "#D55E00"
 OUTPUT = "#009E73"
 """Green: tokens that reach users."""
 NEUTRAL = "#999999"
-"""Grey: neither good nor bad."""
+"""Grey: neither good nor bad, too little to say, what was before."""
+OTHER = "#56B4E9"
+"""Sky blue: known in another way than the rest of the panel."""
+GONE = "#CC79A7"
+"""Purple: cannot be read."""
 TRANSPARENT = "transparent"
 
 
@@ -82,6 +83,16 @@ class Steps:
         return {"mode": "absolute", "steps": self.build()}
 
 
+def bad_from(value: float) -> Steps:
+    """Good below ``value``, bad from it on."""
+    return Steps(GOOD, ((value, BAD),))
+
+
+def warn_from(value: float) -> Steps:
+    """Good below ``value``, worth a look from it on."""
+    return Steps(GOOD, ((value, WARN),))
+
+
 def bad_below(value: float) -> Steps:
     """Bad below ``value``, good from it on."""
     return Steps(BAD, ((value, GOOD),))
@@ -94,28 +105,6 @@ PLAIN = Steps(NEUTRAL)
 """No judgement."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of figures in a table with one row a server."""
-
-    title: str
-    expr: str
-    scale: Scale
-    steps: Steps | None = None
-    width: int = NARROW
-
-
-@dataclass(frozen=True)
-class Name:
-    """A column that says which server a row is: one of the labels, and where its cells lead to."""
-
-    title: str
-    label: str
-    width: int | None = None
-    """None: it shares what the others leave."""
-    link: str | None = None
-
-
 def stat(words: Words, query: Query, scale: Scale, steps: Steps = PLAIN) -> Any:
     """One figure now, over a sparkline of how it came there."""
     return core.Stat(
@@ -123,7 +112,7 @@ def stat(words: Words, query: Query, scale: Scale, steps: Steps = PLAIN) -> Any:
         description=words.description,
         noValue=words.empty,
         dataSource=DATASOURCE,
-        targets=_targets([query]),
+        targets=targets([query]),
         format=scale.unit,
         decimals=scale.decimals,
         reduceCalc="lastNotNull",
@@ -142,8 +131,9 @@ def time_series(
     alarm: float | None = None,
     styles: Mapping[str, Mapping[str, Any]] | None = None,
     shade: str | None = None,
+    stacked: bool = False,
 ) -> Any:
-    """Lines over time.
+    """Lines over time, or areas on top of one another where they are ``stacked``.
 
     ``first`` says which series head the legend, those with the LOWEST or the HIGHEST last value. ``alarm`` draws a
     dashed line where an alert has its threshold. Series keep one colour by name on every panel, or are shades of
@@ -155,9 +145,11 @@ def time_series(
         title=words.title,
         description=words.description,
         dataSource=DATASOURCE,
-        targets=_targets(queries),
+        targets=targets(queries),
         unit=scale.unit,
-        lineWidth=2,
+        lineWidth=1 if stacked else 2,
+        fillOpacity=60 if stacked else 0,
+        stacking={"group": "A", "mode": "normal"} if stacked else {},
         showPoints="never",
         tooltipMode="multi",
         tooltipSort="desc",
@@ -165,7 +157,7 @@ def time_series(
         legendCalcs=["lastNotNull", "min", "max"],
         thresholds=Steps(TRANSPARENT, () if alarm is None else ((alarm, BAD),)).build(),
         thresholdsStyleMode="off" if alarm is None else "dashed",
-        overrides=[_override(name, settings) for name, settings in (styles or {}).items()],
+        overrides=[override(name, settings) for name, settings in (styles or {}).items()],
         extraJson={
             "fieldConfig": {"defaults": {**scale.json(), "color": color, "noValue": words.empty}},
             "options": {"legend": {"showLegend": True, **order}},
@@ -173,21 +165,23 @@ def time_series(
     )
 
 
-def bars(words: Words, query: Query, scale: Scale, colour: str) -> Any:
-    """One bar a series, as it is now."""
+def bars(words: Words, queries: Sequence[Query], scale: Scale, steps: Steps) -> Any:
+    """One bar a series, as it is now, coloured by its value."""
     return core.BarGauge(
         title=words.title,
         description=words.description,
         dataSource=DATASOURCE,
-        targets=_targets([query]),
+        targets=targets(queries, now=True),
         calc="lastNotNull",
         displayMode="basic",
         format=scale.unit,
         min=scale.low,
         max=scale.high,
-        thresholds=Steps(colour).build(),
+        thresholds=steps.build(),
         extraJson={
-            "fieldConfig": {"defaults": {"color": {"mode": "thresholds"}, "noValue": words.empty}},
+            "fieldConfig": {
+                "defaults": {"color": {"mode": "thresholds"}, "decimals": scale.decimals, "noValue": words.empty},
+            },
             "options": {
                 "valueMode": "color",
                 "showUnfilled": True,
@@ -208,7 +202,7 @@ def states(words: Words, queries: Sequence[Query], labels: Mapping[float, tuple[
         title=words.title,
         description=words.description,
         dataSource=DATASOURCE,
-        targets=_targets(queries),
+        targets=targets(queries),
         mappings=[{"type": "value", "options": options}],
         thresholds=PLAIN.build(),
         extraJson={
@@ -223,77 +217,30 @@ def states(words: Words, queries: Sequence[Query], labels: Mapping[float, tuple[
     )
 
 
-def server_table(words: Words, names: Sequence[Name], columns: Sequence[Column], *, worst_first: str) -> Any:
-    """One row a server: its names, then its figures, sorted upwards by the column ``worst_first``."""
-    titles = {name.label: name.title for name in names}
-    # Each query's values arrive under its letter.
-    titles |= {f"Value #{letter}": column.title for letter, column in zip(ascii_uppercase, columns, strict=False)}
-    return core.Table(
-        title=words.title,
-        description=words.description,
-        dataSource=DATASOURCE,
-        targets=_targets([Query(column.expr) for column in columns], instant=True),
-        filterable=True,
-        thresholds=PLAIN.build(),
-        overrides=[
-            *(_override(name.title, _name_settings(name)) for name in names),
-            *(_override(column.title, _figure_settings(column)) for column in columns),
-        ],
-        sortBy=[core.TableSortByField(displayName=worst_first, desc=False)],
-        transformations=[
-            {"id": "merge", "options": {}},
-            {
-                "id": "organize",
-                "options": {
-                    "excludeByName": {"Time": True},
-                    "indexByName": {field: index for index, field in enumerate(titles)},
-                    "renameByName": titles,
-                },
-            },
-        ],
-        unit="short",
-        extraJson={"fieldConfig": {"defaults": {"noValue": words.empty}}},
-    )
-
-
 def fixed(colour: str) -> dict[str, Any]:
     """Field settings that give a series this colour."""
     return {"color": {"mode": "fixed", "fixedColor": colour}}
 
 
-def _targets(queries: Sequence[Query], *, instant: bool = False) -> list[Any]:
+def targets(queries: Sequence[Query], *, now: bool = False, table: bool = False) -> list[Any]:
+    """The queries under letters, over the range of time that is shown or as they are now."""
     return [
         core.Target(
             expr=query.expr,
             legendFormat=query.legend,
             refId=letter,
-            instant=instant,
-            format="table" if instant else "time_series",
+            instant=now,
+            format="table" if table else "time_series",
             datasource=DATASOURCE,
         )
         for letter, query in zip(ascii_uppercase, queries, strict=False)
     ]
 
 
-def _override(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+def override(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the field of that name, or of those that match it where it is a /pattern/; None sets nothing."""
+    kind = "byRegexp" if name.startswith("/") else "byName"
     return {
-        "matcher": {"id": "byName", "options": name},
+        "matcher": {"id": kind, "options": name},
         "properties": [{"id": key, "value": value} for key, value in properties.items() if value is not None],
     }
-
-
-def _name_settings(name: Name) -> dict[str, Any]:
-    links = [{"title": "Show this alone", "url": name.link}] if name.link else None
-    return {"custom.width": name.width, "links": links}
-
-
-def _figure_settings(column: Column) -> dict[str, Any]:
-    coloured = {"thresholds": column.steps.json(), "custom.cellOptions": {"type": "color-text"}} if column.steps else {}
-    return {**column.scale.json(), "custom.width": column.width, "mappings": [_NO_FIGURE], **coloured}
-
-
-_NO_FIGURE = {
-    "type": "special",
-    "options": {"match": "null+nan", "result": {"text": "–", "color": NEUTRAL, "index": 0}},
-}
-"""An empty cell is a dash, in the colour of no judgement."""

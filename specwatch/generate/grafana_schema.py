@@ -27,6 +27,9 @@ DATED_MAX_DATA_POINTS = 100
 ALL = {"selected": True, "text": ["All"], "value": ["$__all"]}
 """A variable of several values that starts with all of them."""
 
+ONE_VALUE = frozenset(["interval", "textbox"])
+"""Types of variables that hold one value, which is no result of a query."""
+
 LABEL_VALUES = 1
 """Grafana's number for the kind of variable query that asks for the values of a label."""
 
@@ -123,6 +126,11 @@ def _variable(variable: Mapping[str, Any]) -> dict[str, Any]:
     chosen = data["current"].get("value")
     if data["type"] == "datasource":
         return {**data, "current": {}}
+    if data["type"] in ONE_VALUE:
+        chosen_one = {"selected": True, "text": chosen, "value": chosen}
+        others = data["query"].split(",") if data["type"] == "interval" else []
+        options = [{"selected": value == chosen, "text": value, "value": value} for value in others]
+        return {**data, "current": chosen_one, "options": options or [chosen_one]}
     if isinstance(data["query"], str):
         data["query"] = {"qryType": LABEL_VALUES, "query": data["query"], "refId": "PrometheusVariableQuery"}
     if chosen is None:

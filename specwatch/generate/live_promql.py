@@ -36,6 +36,8 @@ class Live:
 
     selector: str
     window: str
+    offset: str = ""
+    """Such as `` offset 1d``: how it was then."""
 
     def signal(self, signal: Signal, labels: tuple[str, ...] = SERVER) -> str:
         """The signal, pooled over what shares these labels (and by position, where it has positions)."""
@@ -57,7 +59,7 @@ class Live:
 
     def over_window(self, name: str, *matchers: str) -> str:
         """A metric's samples over the window."""
-        return f"{self.series(name, *matchers)}[{self.window}]"
+        return f"{self.series(name, *matchers)}[{self.window}]{self.offset}"
 
     def _ratio(self, formula: Ratio, labels: tuple[str, ...]) -> str:
         needed = {*formula.numerator, *formula.denominator, *formula.at_least}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from specwatch.generate import grafana
-from specwatch.generate.grafana import BAD, GOOD, Column, Name, Query, Scale, Steps, Words
+from specwatch.generate.grafana import BAD, GOOD, Query, Scale, Steps, Words
 from specwatch.generate.grafana_dashboard import Dashboard, Line, Section
 
 WORDS = Words("Is it so?", "It is. Look.", "Nothing to see")
@@ -13,7 +13,7 @@ TOKENS = Scale("suffix:tokens", low=1.0, decimals=2)
 
 def only(panel):
     """The JSON of the only panel of a dashboard."""
-    return Dashboard("u", "t", "d", (), (), (), (Section("Part", (Line(4, (panel,)),)),)).json()["panels"][1]
+    return Dashboard("u", "t", "d", (), (), (), (), (Section("Part", (Line(4, (panel,)),)),)).json()["panels"][1]
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,10 @@ def only(panel):
     [
         grafana.stat(WORDS, UP, TOKENS),
         grafana.time_series(WORDS, [UP], TOKENS),
-        grafana.bars(WORDS, UP, TOKENS, GOOD),
+        grafana.bars(WORDS, [UP], TOKENS, Steps(GOOD)),
         grafana.states(WORDS, [UP], {1.0: ("up", GOOD)}),
-        grafana.server_table(WORDS, [Name("Server", "instance")], [Column("Up", "up", TOKENS)], worst_first="Up"),
     ],
-    ids=["stat", "time_series", "bars", "states", "server_table"],
+    ids=["stat", "time_series", "bars", "states"],
 )
 def test_every_kind_of_panel_says_its_words(panel):
     drawn = only(panel)
@@ -34,7 +33,11 @@ def test_every_kind_of_panel_says_its_words(panel):
     assert drawn["targets"][0]["expr"] == "up"
 
 
-@pytest.mark.parametrize("draw", [grafana.stat, lambda *args: grafana.bars(*args, GOOD)], ids=["stat", "bars"])
+@pytest.mark.parametrize(
+    "draw",
+    [grafana.stat, lambda words, query, scale: grafana.bars(words, [query], scale, Steps(GOOD))],
+    ids=["stat", "bars"],
+)
 def test_a_figure_has_its_unit_range_and_the_last_value(draw):
     drawn = only(draw(WORDS, UP, Scale("percentunit", high=1.0)))
     field = drawn["fieldConfig"]["defaults"]
@@ -83,33 +86,6 @@ def test_colours_follow_the_value_upwards(steps, colours):
 def test_several_queries_get_letters_in_their_order():
     drawn = only(grafana.time_series(WORDS, [UP, Query("down")], TOKENS))
     assert [(target["refId"], target["expr"]) for target in drawn["targets"]] == [("A", "up"), ("B", "down")]
-
-
-def test_a_table_asks_once_and_names_its_columns():
-    columns = [Column("Up", "up", TOKENS), Column("Share", "share", grafana.SHARE, grafana.bad_below(0.5))]
-    names = [Name("Server", "instance", link="/d/x")]
-    drawn = only(grafana.server_table(WORDS, names, columns, worst_first="Share"))
-    assert [(target["format"], target["instant"], target["range"]) for target in drawn["targets"]] == [
-        ("table", True, False)
-    ] * 2
-    organised = drawn["transformations"][1]["options"]
-    assert organised["renameByName"] == {"instance": "Server", "Value #A": "Up", "Value #B": "Share"}
-    assert organised["indexByName"] == {"instance": 0, "Value #A": 1, "Value #B": 2}
-    overrides = {entry["matcher"]["options"]: entry["properties"] for entry in drawn["fieldConfig"]["overrides"]}
-    assert {"id": "unit", "value": "percentunit"} in overrides["Share"]
-    assert {"id": "custom.cellOptions", "value": {"type": "color-text"}} in overrides["Share"]
-    assert "custom.cellOptions" not in [entry["id"] for entry in overrides["Up"]]
-    (link,) = [entry["value"][0] for entry in overrides["Server"] if entry["id"] == "links"]
-    assert link["url"] == "/d/x"
-
-
-def test_a_cell_without_a_figure_is_a_dash_and_no_judgement():
-    column = Column("Share", "share", grafana.SHARE, grafana.bad_below(0.5))
-    drawn = only(grafana.server_table(WORDS, [Name("Server", "instance")], [column], worst_first="Share"))
-    properties = {entry["id"]: entry["value"] for entry in drawn["fieldConfig"]["overrides"][1]["properties"]}
-    (mapping,) = properties["mappings"]
-    assert mapping["options"]["match"] == "null+nan"
-    assert mapping["options"]["result"] == {"text": "–", "color": grafana.NEUTRAL, "index": 0}
 
 
 @pytest.mark.parametrize(("first", "descending"), [(grafana.LOWEST, False), (grafana.HIGHEST, True)])

@@ -20,7 +20,7 @@ def panel():
 
 def built(**parts):
     """The JSON of a dashboard of one panel."""
-    empty = {"variables": (), "annotations": (), "sections": (Section("Part", (Line(4, (panel(),)),)),)}
+    empty = {"links": (), "variables": (), "annotations": (), "sections": (Section("Part", (Line(4, (panel(),)),)),)}
     return Dashboard(uid="u", title="t", description="d", tags=("x",), **{**empty, **parts}).json()
 
 

@@ -181,7 +181,7 @@ def test_a_draft_cost_reaches_rules_dashboards_and_sidecar():
     config = KubernetesConfig(target=(POD,), draft_cost=0.2)
     assert sidecar_entries(config)["draft_cost"] == 0.2
     assert read(config, "prometheusrule.yaml") != read(PLAIN, "prometheusrule.yaml")
-    assert read(config, "dashboard-speculation.yaml") != read(PLAIN, "dashboard-speculation.yaml")
+    assert read(config, "dashboard-server.yaml") != read(PLAIN, "dashboard-server.yaml")
 
 
 def test_every_object_fits_into_the_cluster_and_into_kubectls_own_copy_of_it():
@@ -193,7 +193,7 @@ def test_texts_of_several_lines_can_be_read_and_reviewed():
     files = kubernetes_files(PLAIN)
     for path, key in {
         "configmap.yaml": "sidecar.yaml",
-        "dashboard-speculation.yaml": "specwatch-speculation.json",
+        "dashboard-fleet.yaml": "specwatch-fleet.json",
         "alertmanager/secret.yaml": "alertmanager.yaml",
     }.items():
         assert f"\n  {key}: |\n" in files[path]
@@ -310,7 +310,7 @@ def test_without_a_target_there_is_no_sidecar_and_all_else_is_there():
     without, with_one = kubernetes_files(KubernetesConfig()), kubernetes_files(PLAIN)
     kinds = {yaml.safe_load(with_one[path])["kind"] for path in set(with_one) - set(without)}
     assert kinds == {"Deployment", "Service", "ServiceAccount", "ServiceMonitor", "NetworkPolicy"} | {"ConfigMap"}
-    assert {"prometheusrule.yaml", "podmonitor.yaml", "dashboard-speculation.yaml"} <= set(without)
+    assert {"prometheusrule.yaml", "podmonitor.yaml", "dashboard-server.yaml"} <= set(without)
 
 
 def test_alertmanager_gets_its_whole_configuration_and_finds_the_texts_where_the_operator_puts_them():

@@ -74,7 +74,7 @@ def test_this_projects_own_rules_routes_and_dashboards_hold_no_mistake(release: 
     assert outcome.findings == ()
     assert outcome.problems == ()
     names = {Path(file).name for file in outcome.files}
-    assert {"alertmanager.yml", "specwatch.rules.yml", "specwatch-speculation.json"} <= names
+    assert {"alertmanager.yml", "specwatch.rules.yml", "specwatch-fleet.json"} <= names
 
 
 def test_the_articles_own_rule_is_dead_on_current_releases_and_the_finding_says_what_replaces_it():

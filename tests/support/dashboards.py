@@ -12,6 +12,12 @@ def panels(dashboard: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
+def titled(dashboard: Mapping[str, Any], title: str) -> dict[str, Any]:
+    """The panel that is named by any part of its title."""
+    (found,) = (panel for panel in panels(dashboard) if title in panel["title"])
+    return found
+
+
 def variables(dashboard: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The variables by name, the choice of a data source left out."""
     return {entry["name"]: entry for entry in dashboard["templating"]["list"] if entry["type"] == "query"}

@@ -1,0 +1,46 @@
+"""What several of the dashboards show alike: thresholds, annotations, and words about the estimated speedup."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specwatch.alerting.catalogue import alert
+from specwatch.generate import grafana, grafana_dashboard
+from specwatch.generate.dashboards.asks import Asks
+from specwatch.generate.dashboards.scales import NOTHING_DRAFTED, TIMES
+from specwatch.generate.grafana import BAD, LOWEST, NEUTRAL, WARN, Query, Words
+
+LOSS = alert("SpeculationSlowerThanNone").threshold
+LOW = alert("SpeculativeAcceptanceRateLow").threshold
+IDLE = alert("SpeculationNotDrafting").threshold
+DRIFTED = alert("SpeculationDrifted").threshold
+WORTHLESS = alert("SpeculationLastPositionsWasted").threshold
+
+SPEEDUP = "Estimated speedup, at most"
+"""What the estimate is called wherever it stands: without a measurement it is an upper bound."""
+
+
+def speedup_words(title: str, asks: Asks) -> Words:
+    """The estimated speedup, at the draft cost that was chosen; below the alert's threshold speculation is a tax."""
+    return Words(
+        title,
+        f"Speed of drafted steps ÷ speed without speculation, if a draft token costs {asks.cost.c:.1%} of a plain step "
+        "and verifying costs nothing extra. Overhead and large batches only lower it: below "
+        f"{LOSS:g}, speculation costs more than it gives.",
+        NOTHING_DRAFTED,
+    )
+
+
+def speedup_trend(title: str, query: Query, asks: Asks) -> Any:
+    """The estimated speedup over time, the alert's threshold dashed."""
+    return grafana.time_series(speedup_words(title, asks), [query], TIMES, first=LOWEST, alarm=LOSS)
+
+
+def marks(asks: Asks) -> tuple[dict[str, Any], ...]:
+    """Marks of what changed on the servers, and of what was told of them."""
+    page = asks.firing_count_by_alert()
+    return (
+        grafana_dashboard.annotation("Restarts", asks.restarts(), "{{instance}} restarted", NEUTRAL),
+        grafana_dashboard.annotation("Deployments", asks.deployments(), "{{instance}} got another K", WARN),
+        grafana_dashboard.annotation("Alerts", page, "{{alertname}} {{instance}}", BAD, enabled=False),
+    )
