@@ -15,6 +15,7 @@ from specwatch.cli.launch_start import Server, exposure, say, shown_secrets, sta
 from specwatch.errors import InputError
 from specwatch.vllm import installed
 from specwatch.vllm.arguments import read
+from specwatch.vllm.device import device_name
 from specwatch.vllm.endpoint import endpoint
 from specwatch.vllm.launch_record import record_of
 from specwatch.vllm.releases import Release
@@ -148,7 +149,8 @@ def command(
     if target is None:
         raise InputError("no model to serve: add --model NAME, a folder or a repository")
     if calibration is not None and translation.speculation is not None:
-        calibration.refuse_another(target, translation.speculation)
+        gpu = None if dry_run else device_name()  # a dry run may be for another machine
+        calibration.refuse_another(target, translation.speculation, gpu)
     place = endpoint(arguments)
     secrets = variables(settings, arguments)
     vllm_command, start_notes = installed.start_command(vllm, arguments)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from specwatch.errors import InputError
-from specwatch.vllm.calibration import SIZE_LIMIT, Calibration, read
+from specwatch.vllm.calibration import SIZE_LIMIT, Calibration, Crossover, read
 from specwatch.vllm.schedule import SCHEDULE
 from specwatch.vllm.speculation import Speculation
 from tests.support.programs import ROOT
@@ -42,6 +42,53 @@ def test_a_calibration_gives_its_schedule(file):
     found = read(file)
     assert found == Calibration(file, "T", "draft_model", "D", 5, ((1, 24, 5), (25, 25, 0)))
     assert found.applied(PLAN) == Speculation("draft_model", "D", 5, {SCHEDULE: [[1, 24, 5], [25, 25, 0]]})
+
+
+def test_a_calibration_keeps_what_was_measured(file):
+    costs = [{"num_speculative_tokens": k, "concurrency": 1.0} for k in (5, 3, 3)]
+    crossovers = [
+        {"num_speculative_tokens": 5, "domain": "json", "concurrency": None},
+        {"num_speculative_tokens": 5, "domain": "es", "concurrency": 4},
+    ]
+    file.write_text(changed(costs=costs, crossovers=crossovers, gpu="H100"))
+    found = read(file)
+    assert (found.measured, found.costs, found.gpu) == ((3, 5), tuple(costs), "H100")
+    assert found.crossovers == (Crossover(5, "json", None), Crossover(5, "es", 4))
+    found.refuse_another("T", Speculation("draft_model", "D", 3))
+    with pytest.raises(InputError, match="num_speculative_tokens 3 and 5, not 4"):
+        found.refuse_another("T", Speculation("draft_model", "D", 4))
+
+
+def test_another_gpu_is_refused_where_both_are_known(file):
+    file.write_text(changed(gpu="H100"))
+    with pytest.raises(InputError, match="gpu H100, not A100"):
+        read(file).refuse_another("T", PLAN, "A100")
+    read(file).refuse_another("T", PLAN, "H100")
+    read(file).refuse_another("T", PLAN, None)
+    file.write_text(changed())
+    read(file).refuse_another("T", PLAN, "A100")
+
+
+@pytest.mark.parametrize(
+    ("advice", "problem"),
+    [
+        (..., "it recommends nothing: the measurement did not end"),
+        (
+            {"num_speculative_tokens": 0, "schedule": [[1, 1, 0]]},
+            "it recommends no speculation at any batch size: start without",
+        ),
+    ],
+)
+def test_what_recommends_no_drafts_can_be_read_and_not_launched(file, advice, problem):
+    file.write_text(changed(recommended=advice))
+    found = read(file)
+    with pytest.raises(InputError, match=problem):
+        found.applied(PLAN)
+
+
+def test_a_plan_with_another_k_than_the_recommended_is_refused(file):
+    with pytest.raises(InputError, match="it recommends num_speculative_tokens 5, not 3: leave it out"):
+        read(file).applied(Speculation("draft_model", "D", 3))
 
 
 def test_a_plan_without_k_gets_the_recommended_one(file):
@@ -99,12 +146,15 @@ def advised(**entries: Any) -> str:
         (changed(format=2), "format 2, this specwatch reads 1"),
         (changed(format=...), "format None, this specwatch reads 1"),
         (changed(target=...), "target: a name is needed"),
+        (changed(gpu=3), "gpu: a name is needed"),
+        (changed(costs={}), "costs: a list of objects is needed"),
+        (changed(costs=[{"num_speculative_tokens": 0}]), "a whole number from 1 on is needed, not 0"),
+        (changed(crossovers=[{"num_speculative_tokens": 5, "domain": 1}]), "domain: a name is needed"),
         (changed(method=3), "method: a name is needed"),
         (changed(draft=""), "draft: a name is needed"),
-        (changed(recommended=...), "it recommends nothing: the measurement did not end"),
+        (changed(recommended=[]), "recommended: num_speculative_tokens and a schedule are needed"),
         (advised(schedule=[[2, 4, 5]]), "it must start at batch size 1, not 2"),
         (advised(schedule=None), "a list of [first batch size, last batch size, K] is needed"),
-        (advised(schedule=[[1, 1, 0]]), "it recommends no speculation at any batch size: start without"),
         (advised(num_speculative_tokens=3), "the schedule's largest K, 5, is needed"),
         (advised(num_speculative_tokens="5"), "the schedule's largest K, 5, is needed"),
     ],

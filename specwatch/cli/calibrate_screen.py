@@ -1,0 +1,129 @@
+"""What ``specwatch calibrate`` shows: its progress on standard error, and a table at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from specwatch.measure.calibrate_blocks import Block, Design
+from specwatch.measure.calibrate_cells import Measured
+from specwatch.measure.calibrate_result import Result
+from specwatch.measure.calibrate_runs import Run
+from specwatch.measure.calibrate_stats import Estimate
+from specwatch.measure.calibrate_words import costs, crossings, recommendation
+
+SPEED_WINDOW = 1800.0
+"""Seconds over which the time left is judged: one domain may be several times slower than another."""
+
+
+class Screen:
+    """A bar with the time left, on a terminal; elsewhere nothing."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+
+    def waiting(self, text: str) -> None:
+        """Something takes its time."""
+        self._progress.update(self._task, description=text)
+
+    def block(self, block: Block, run: Run | None) -> None:
+        """A block begins, or has ended."""
+        if run is None:
+            self._progress.update(self._task, description=f"{block.repetition + 1}: {block}")
+        else:
+            self._progress.advance(self._task)
+
+
+@contextmanager
+def screen(console: Console, design: Design, done: Collection[Block]) -> Iterator[Screen]:
+    """The screen of a measurement of which some blocks are done already."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal, speed_estimate_period=SPEED_WINDOW
+    ) as progress:
+        task = progress.add_task("asking the servers", total=len(design.blocks()), completed=len(done))
+        yield Screen(progress, task)
+
+
+def show(console: Console, result: Result) -> None:
+    """The calibration as tables: every cell, all domains together, and what is recommended."""
+    console.print(_table(result.cells), highlight=False)
+    console.print(_mixed(result), highlight=False)
+    for line in (*crossings(result), *costs(result), recommendation(result)):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _table(cells: Sequence[Measured]) -> Table:
+    table = Table(box=SIMPLE_HEAD, title="Speedup by domain, K and concurrency", title_justify="left")
+    for name in (
+        "domain",
+        "temp.",
+        "K",
+        "conc.",
+        "speedup",
+        "95 % interval",
+        "length",
+        "TPOT",
+        "without",
+        "equal",
+        "failed",
+    ):
+        table.add_column(name, justify="left" if name == "domain" else "right", no_wrap=True)
+    before: tuple[str, float, int] | None = None
+    for each in cells:
+        group = (each.cell.domain, each.cell.temperature, each.k)
+        if before not in (None, group):
+            table.add_section()
+        first = group != before
+        before = group
+        table.add_row(
+            each.cell.domain if first else "",
+            f"{each.cell.temperature:g}" if first else "",
+            str(each.k) if first else "",
+            str(each.cell.concurrency),
+            _marked(each.speedup),
+            _interval(each.speedup),
+            "" if each.acceptance_length is None else f"{each.acceptance_length:.2f}",
+            _milliseconds(each.tpot.get(0.5)),
+            _milliseconds(each.baseline_tpot.get(0.5)),
+            f"{each.texts.equal / each.texts.compared:.0%}" if each.texts and each.texts.compared else "",
+            str(each.errors) if each.errors else "",
+        )
+    return table
+
+
+def _mixed(result: Result) -> Table:
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in result.shares.items())
+    table = Table(box=SIMPLE_HEAD, title=f"All traffic together ({shares})", title_justify="left")
+    table.add_column("conc.", justify="right")
+    for k in result.design.ks:
+        table.add_column(f"K {k}", justify="right")
+        table.add_column("95 % interval", justify="right")
+    for concurrency in result.design.ladder:
+        row = [each.speedup for each in result.pools if each.concurrency == concurrency]
+        table.add_row(str(concurrency), *(text for speedup in row for text in (_marked(speedup), _interval(speedup))))
+    return table
+
+
+def _marked(speedup: Estimate) -> str:
+    colour = {True: "green", False: "red", None: "yellow"}[speedup.above_one]
+    return f"[{colour}]{speedup.value:.2f} ×[/]"
+
+
+def _interval(speedup: Estimate) -> str:
+    return "" if speedup.low is None else f"{speedup.low:.2f} to {speedup.high:.2f}"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{1000 * seconds:.3g} ms"
