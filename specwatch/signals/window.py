@@ -1,16 +1,19 @@
 """From cumulative counters to increments over a window, through restarts, holes and layout changes.
 
-A ``Ledger`` keeps, for one engine, running totals that never fall back, one point a scrape. The increments
-over any window are the difference of two points, so the cost does not depend on the window's length.
+A ``Ledger`` keeps, for one engine, running totals that never fall back. The increments over any window are the
+difference of two points, so the cost does not depend on the window's length. Points thin out with age: the edge of a
+window of six hours needs no precision of seconds. ``Ledgers`` holds those of all engines of a server.
 """
 
 from __future__ import annotations
 
+import math
+from array import array
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from specwatch.signals.dispersion import Dispersion, Spread
 from specwatch.vllm.metrics import Counter, EngineSnapshot
 
 LONGEST_STRETCH = 2.0
@@ -22,6 +25,19 @@ JUMP_BACK = 0.5
 that far, a restarted server would have had to repeat half its life within one scrape interval."""
 
 
+COARSENESS = 0.05
+"""Longest gap between two points as a share of their age. A window so begins at most 5 % early, and says its true
+seconds. Scraped every 5 s, six hours are kept in about 150 points: 45 kB an engine, where every scrape would be 1.3 MB.
+"""
+
+MOST_GONE = 64
+"""Engines that left and are remembered until their last window is over: a deployment scales by a few at a time, and a
+hostile page may name others every time."""
+
+SWEEP = 16
+"""Scrapes between two thinnings: all points are looked at then, which costs microseconds, but not for every scrape."""
+
+
 @dataclass(frozen=True)
 class Increments:
     """What happened in one engine over a stretch of time; counts are real, not extrapolated."""
@@ -30,33 +46,38 @@ class Increments:
     counts: Mapping[Counter, float] = field(default_factory=dict)
     """Absent: the server does not export it."""
     accepted_per_position: tuple[float, ...] = ()
+    spread: Spread | None = None
+    """How much the engine's ratios spread, where enough was seen to know."""
 
     def get(self, counter: Counter) -> float | None:
         """The increment of one counter, or None where the server does not export it."""
         return self.counts.get(counter)
 
 
-@dataclass(frozen=True)
-class _Point:
-    at: float
-    totals: tuple[float, ...]
-
-
 class Ledger:
     """One engine's counters over time.
 
-    ``keep_seconds`` bounds what is remembered. Times are seconds on any clock that does not run backwards.
+    ``keep_seconds`` bounds what is remembered. Times are seconds on any clock; a page that is not newer than the last
+    is ignored.
     """
 
     def __init__(self, keep_seconds: float) -> None:
         self._keep = keep_seconds
-        self._points: deque[_Point] = deque()
-        self._times: deque[float] = deque()
+        self._times: list[float] = []
+        self._totals: list[array[float]] = []
+        self._since_sweep = 0
         self._layout: tuple[Counter | int, ...] = ()
         self._integrals: tuple[Counter, ...] = ()
         self._raw: tuple[float, ...] = ()
         self._process_start: float | None = None
+        self._dispersion = Dispersion((), 0)
+        self._spread: Spread | None = None
         self.restarts = 0
+
+    @property
+    def last(self) -> float:
+        """Time of the last page; minus infinity before the first."""
+        return self._times[-1] if self._times else -math.inf
 
     def observe(self, at: float, engine: EngineSnapshot, process_start: float | None = None) -> Increments | None:
         """Take in one scrape; returns the increments since the one before, or None where there are none to tell.
@@ -64,20 +85,23 @@ class Ledger:
         A page that is not newer than the last is ignored. A page of zeros after real counts is ignored too: a
         dying engine serves one, and differences against the next real page hold either way.
         """
-        if self._points and at <= self._points[-1].at:
+        if self._times and at <= self._times[-1]:
             return None
         layout, raw = _flatten(engine)
         integrals = tuple(counter for counter in Counter if counter in engine.gauges)
-        if self._points and any(self._raw) and not any(raw):
+        if self._times and any(self._raw) and not any(raw):
             return None
-        if not self._points or (layout, integrals) != (self._layout, self._integrals):
+        if not self._times or (layout, integrals) != (self._layout, self._integrals):
             self._begin(at, layout, integrals)
         else:
             self._extend(at, engine, raw, restarted=self._has_restarted(raw, process_start))
         self._raw, self._process_start = raw, process_start
-        if len(self._points) < 2:
+        if len(self._times) < 2:
             return None
-        return self._between(self._points[-2], self._points[-1], longest=float("inf"))
+        step = self._between(-2, -1)
+        self._dispersion.observe(step.seconds, step.counts, step.accepted_per_position)
+        self._spread = self._dispersion.reading()
+        return step
 
     def over(self, seconds: float, now: float) -> Increments | None:
         """Increments over the last ``seconds`` before ``now``, or over what is known of them.
@@ -89,19 +113,21 @@ class Ledger:
         if len(times) < 2 or times[-1] <= now - seconds:
             return None
         first = max(bisect_right(times, now - seconds) - 1, 0)
-        if first == len(times) - 1:
+        if first == len(times) - 1 or times[-1] - times[first] > seconds * LONGEST_STRETCH:
             return None
-        return self._between(self._points[first], self._points[-1], longest=seconds * LONGEST_STRETCH)
+        return self._between(first, -1)
 
     def _begin(self, at: float, layout: tuple[Counter | int, ...], integrals: tuple[Counter, ...]) -> None:
         """Start over: points of another layout (another K, families gone) cannot be subtracted."""
         self._layout, self._integrals = layout, integrals
-        self._points = deque([_Point(at, (0.0,) * (len(layout) + len(integrals)))])
-        self._times = deque([at])
+        self._times = [at]
+        self._totals = [array("d", [0.0] * (len(layout) + len(integrals)))]
+        counters = [key for key in layout if isinstance(key, Counter)]
+        self._dispersion = Dispersion(counters, positions=len(layout) - len(counters))
+        self._spread = None
 
     def _extend(self, at: float, engine: EngineSnapshot, raw: tuple[float, ...], restarted: bool) -> None:
-        last = self._points[-1]
-        elapsed = at - last.at
+        elapsed = at - self._times[-1]
         if restarted:
             self.restarts += 1
             steps: Sequence[float] = raw
@@ -110,29 +136,94 @@ class Ledger:
         else:
             steps = [new - old for new, old in zip(raw, self._raw, strict=True)]
         areas = [engine.gauges[counter] * elapsed for counter in self._integrals]
-        totals = tuple(total + step for total, step in zip(last.totals, [*steps, *areas], strict=True))
-        self._points.append(_Point(at, totals))
+        totals = array("d", map(sum, zip(self._totals[-1], [*steps, *areas], strict=True)))
         self._times.append(at)
-        while len(self._points) > 2 and self._times[1] <= at - self._keep:
-            self._points.popleft()
-            self._times.popleft()
+        self._totals.append(totals)
+        self._since_sweep += 1
+        if self._since_sweep >= SWEEP:
+            self._since_sweep = 0
+            self._thin(at)
+
+    def _thin(self, now: float) -> None:
+        """Forget what is too old, and points that no window needs as its edge."""
+        times = self._times
+        first = max(bisect_right(times, now - self._keep) - 1, 0)
+        kept = [first]
+        for i in range(first + 1, len(times) - 1):
+            # Without this point the next one would follow the last kept one.
+            if times[i + 1] - times[kept[-1]] > COARSENESS * (now - times[i + 1]):
+                kept.append(i)
+        kept.append(len(times) - 1)
+        self._times = [times[i] for i in kept]
+        self._totals = [self._totals[i] for i in kept]
 
     def _has_restarted(self, raw: tuple[float, ...], process_start: float | None) -> bool:
         if None not in (process_start, self._process_start) and process_start != self._process_start:
             return True
         return any(new < old * JUMP_BACK for new, old in zip(raw, self._raw, strict=True))
 
-    def _between(self, first: _Point, last: _Point, longest: float) -> Increments | None:
-        seconds = last.at - first.at
-        if seconds > longest:
-            return None
-        steps = [b - a for a, b in zip(first.totals, last.totals, strict=True)]
+    def _between(self, first: int, last: int) -> Increments:
+        steps = [b - a for a, b in zip(self._totals[first], self._totals[last], strict=True)]
         named = dict(zip([*self._layout, *self._integrals], steps, strict=True))
         return Increments(
-            seconds=seconds,
+            seconds=self._times[last] - self._times[first],
             counts={key: step for key, step in named.items() if isinstance(key, Counter)},
             accepted_per_position=tuple(named[key] for key in self._layout if not isinstance(key, Counter)),
+            spread=self._spread,
         )
+
+
+class Ledgers:
+    """Those of all engines of one server. An engine that left keeps its part in the windows that saw it."""
+
+    def __init__(self, keep_seconds: float) -> None:
+        self._keep = keep_seconds
+        self._ledgers: dict[str, Ledger] = {}
+        self._present: set[str] = set()
+        self._restarts = 0
+
+    @property
+    def engines(self) -> int:
+        """Engines on the last page."""
+        return len(self._present)
+
+    @property
+    def restarts(self) -> int:
+        """Restarts seen: a server restarts its engines together, so the most that one of them saw."""
+        return max([self._restarts, *(ledger.restarts for ledger in self._ledgers.values())])
+
+    def observe(
+        self, at: float, engines: Mapping[str, EngineSnapshot], process_start: float | None = None
+    ) -> list[Increments]:
+        """Take in one scrape; returns each engine's increments since the one before, where there are any."""
+        self._forget(at)
+        self._present = set(engines)
+        for name in engines:
+            self._ledgers.setdefault(name, Ledger(self._keep))
+        steps = [self._ledgers[name].observe(at, engine, process_start) for name, engine in engines.items()]
+        return [step for step in steps if step]
+
+    def over(self, seconds: float, now: float) -> list[Increments]:
+        """Each engine's increments over the last ``seconds`` before ``now``; those without any are left out."""
+        parts = ((name, ledger.over(seconds, now)) for name, ledger in self._ledgers.items())
+        return [self._until(now, name, part) for name, part in parts if part]
+
+    def _until(self, now: float, name: str, part: Increments) -> Increments:
+        """An engine that left did nothing since: its rates are over all the time that it is spoken of."""
+        if name in self._present:
+            return part
+        return replace(part, seconds=part.seconds + max(0.0, now - self._ledgers[name].last))
+
+    def _forget(self, at: float) -> None:
+        """Let go of engines that left before any window that is still asked for, and of more than are worth keeping."""
+        self._restarts = self.restarts
+        gone = sorted(
+            ((ledger.last, name) for name, ledger in self._ledgers.items() if name not in self._present),
+            reverse=True,
+        )
+        for number, (last, name) in enumerate(gone):
+            if number >= MOST_GONE or last <= at - self._keep:
+                del self._ledgers[name]
 
 
 def _flatten(engine: EngineSnapshot) -> tuple[tuple[Counter | int, ...], tuple[float, ...]]:

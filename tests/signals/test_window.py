@@ -2,10 +2,20 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwatch.signals.window import Increments, Ledger, add_up
+from specwatch.signals.window import (
+    COARSENESS,
+    LONGEST_STRETCH,
+    MOST_GONE,
+    SWEEP,
+    Increments,
+    Ledger,
+    Ledgers,
+    add_up,
+)
 from specwatch.vllm.metrics import Counter, EngineSnapshot
 
 
@@ -128,8 +138,110 @@ def test_memory_is_bounded_by_the_time_kept():
     ledger = Ledger(keep_seconds=60)
     for at in range(10_000):
         ledger.observe(at, engine(at))
-    assert len(ledger._points) <= 63
-    assert drafts(ledger, 60, now=9_999) == 60
+    assert len(ledger._times) <= 61 + SWEEP
+    assert drafts(ledger, 60, now=9_999) == pytest.approx(60, rel=COARSENESS)
+
+
+@pytest.mark.parametrize(("every", "most"), [(5.0, 200), (1.0, 260)])
+def test_six_hours_are_kept_in_few_points_however_often_they_are_scraped(every: float, most: int):
+    ledger = Ledger(keep_seconds=21_600)
+    for i in range(int(25_000 / every)):
+        ledger.observe(i * every, engine(1 + i))
+        if i % 1000 == 0:
+            assert len(ledger._times) <= most
+
+
+@settings(deadline=None)
+@given(
+    gaps=st.lists(st.floats(0.5, 120), min_size=50, max_size=400),
+    rate=st.floats(0.1, 100),
+    window=st.sampled_from([60.0, 300.0, 1800.0, 21600.0]),
+)
+def test_every_window_begins_where_it_should_to_a_few_per_cent(gaps: list[float], rate: float, window: float):
+    ledger, at, times = Ledger(keep_seconds=21_600), 0.0, []
+    for gap in gaps:
+        at += gap
+        times.append(at)
+        ledger.observe(at, engine(1 + rate * at))
+    increments = ledger.over(window, now=at)
+    edge = max((time for time in times if time <= at - window), default=times[0])
+    if increments is None:
+        assert at - edge > LONGEST_STRETCH * window * 0.95 or at - window >= times[-2]
+        return
+    assert at - edge - 1e-6 <= increments.seconds <= (at - edge) * (1 + COARSENESS) + 1e-6
+    # Whatever the edge, what is told of the time is what happened in it.
+    assert increments.counts[Counter.DRAFTS] == pytest.approx(rate * increments.seconds, rel=1e-6)
+
+
+def two_engines(first: float, second: float | None) -> dict[str, EngineSnapshot]:
+    return {"0": engine(first)} | ({} if second is None else {"1": engine(second)})
+
+
+def pooled_drafts(ledgers: Ledgers, seconds: float, now: float) -> float:
+    return sum(part.counts[Counter.DRAFTS] for part in ledgers.over(seconds, now))
+
+
+def test_an_engine_that_leaves_keeps_its_part_in_the_window_and_then_ages_out():
+    ledgers = Ledgers(keep_seconds=300)
+    ledgers.observe(0, two_engines(100, 1000))
+    ledgers.observe(10, two_engines(200, 2000))
+    for at in (20, 30, 40):
+        ledgers.observe(at, two_engines(200, None))
+    assert ledgers.engines == 1
+    assert pooled_drafts(ledgers, 60, now=40) == 100 + 1000
+    assert [part.seconds for part in ledgers.over(60, now=40)] == [40, 40]
+    assert pooled_drafts(ledgers, 25, now=40) == 0
+    ledgers.observe(400, two_engines(200, None))
+    assert list(ledgers._ledgers) == ["0"]
+
+
+def test_an_engine_that_appears_counts_from_its_first_page_on():
+    ledgers = Ledgers(keep_seconds=300)
+    ledgers.observe(0, two_engines(100, None))
+    ledgers.observe(10, two_engines(200, 5000))
+    ledgers.observe(20, two_engines(300, 5010))
+    assert pooled_drafts(ledgers, 60, now=20) == 200 + 10
+
+
+def test_an_engine_that_comes_back_is_one_that_restarted():
+    ledgers = Ledgers(keep_seconds=300)
+    ledgers.observe(0, two_engines(100, 1000))
+    ledgers.observe(10, two_engines(200, None))
+    ledgers.observe(20, two_engines(300, 30))
+    assert pooled_drafts(ledgers, 60, now=20) == 200 + 30
+    assert ledgers.restarts == 1
+
+
+def test_a_server_s_engines_restart_together():
+    ledgers = Ledgers(keep_seconds=300)
+    for at, count in enumerate((100, 200, 30, 60, 5)):
+        ledgers.observe(float(at), two_engines(count, count))
+    assert ledgers.restarts == 2
+
+
+def test_a_page_that_names_other_engines_every_time_fills_no_memory():
+    ledgers = Ledgers(keep_seconds=21_600)
+    for at in range(100):
+        ledgers.observe(float(at), {f"{at}-{i}": engine(1.0) for i in range(20)})
+    assert len(ledgers._ledgers) <= 20 + MOST_GONE + 20
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 500), st.one_of(st.none(), st.integers(0, 500))), min_size=2, max_size=30)
+)
+def test_split_by_engine_and_pooled_equals_whole(steps: list[tuple[int, int | None]]):
+    """However engines come and go, what pooled windows tell is what each engine did between its pages."""
+    ledgers = Ledgers(keep_seconds=1e6)
+    totals, whole, seen = [1, 1], 0, False
+    for at, (first, second) in enumerate(steps):
+        totals[0] += first
+        whole += first if at else 0
+        if second is not None:
+            totals[1] += second
+            whole += second if seen else 0
+            seen = True
+        ledgers.observe(float(at), two_engines(totals[0], None if second is None else totals[1]))
+    assert pooled_drafts(ledgers, 1e5, now=len(steps) - 1) == whole
 
 
 def test_pooling_keeps_only_what_every_engine_counts():

@@ -1,0 +1,133 @@
+"""Confidence intervals of pooled ratios, from the spread that was measured on the traffic.
+
+Engines are independent, so variances of their parts add. A ratio between two limits is transformed by the logistic
+function first: the interval then stays between them, and is as skewed as the ratio's own distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from specwatch.signals.dispersion import Quantity, Spread
+from specwatch.signals.window import Increments
+from specwatch.vllm.metrics import Counter
+
+CONFIDENCE = 0.95
+
+NORMAL = 1.959964
+"""The 97.5 % quantile of the normal distribution: CONFIDENCE, half of the rest on each side."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where the true ratio is, with 95 % confidence."""
+
+    low: float
+    high: float
+
+
+def of_quantity(quantity: Quantity, engines: Sequence[Increments]) -> Interval | None:
+    """Interval of a ratio over these engines, pooled; None while the spread of one of them is not known.
+
+    Shares (the acceptance rate) stay within 0 and 1. Accepted tokens per draft stay within 0 and the mean draft
+    length.
+    """
+    needed = {*quantity.above, *quantity.below}
+    members = [engine for engine in engines if needed <= engine.counts.keys()]
+    above = [_sum(quantity.above, member) for member in members]
+    below = [_sum(quantity.below, member) for member in members]
+    spread = _pooled_spread(members, below, lambda spread: spread.variances[quantity])
+    if spread is None:
+        return None
+    if quantity is Quantity.ACCEPTANCE_RATE:
+        return _between(sum(above), sum(below), 1.0, spread)
+    if quantity is Quantity.ACCEPTED_PER_DRAFT:
+        return _between(sum(above), sum(below), _mean_draft_length(members), spread)
+    return _symmetric(sum(above) / sum(below), spread)
+
+
+def of_position(position: int, engines: Sequence[Increments]) -> Interval | None:
+    """Interval of the share of drafts whose token at this position was accepted, pooled."""
+    members = [
+        engine for engine in engines if Counter.DRAFTS in engine.counts and position < len(engine.accepted_per_position)
+    ]
+    drafts = [member.counts[Counter.DRAFTS] for member in members]
+    spread = _pooled_spread(members, drafts, lambda spread: spread.positions[position])
+    if spread is None:
+        return None
+    return _between(sum(member.accepted_per_position[position] for member in members), sum(drafts), 1.0, spread)
+
+
+@dataclass(frozen=True)
+class _Spread:
+    variance: float
+    degrees: float
+
+
+def _pooled_spread(
+    members: Sequence[Increments], below: Sequence[float], per_unit: Callable[[Spread], float]
+) -> _Spread | None:
+    """Variance of the pooled ratio, with its degrees of freedom after Satterthwaite 1946."""
+    variances, weights = [], []
+    for member, denominator in zip(members, below, strict=True):
+        if denominator <= 0:
+            continue
+        if member.spread is None:
+            return None
+        variances.append(denominator * per_unit(member.spread) * member.spread.share_seen(member.seconds))
+        weights.append(member.spread.degrees)
+    if not variances:
+        return None
+    total = sum(variances)
+    squares = sum(variance**2 / degrees for variance, degrees in zip(variances, weights, strict=True))
+    degrees = total**2 / squares if squares > 0 else min(weights)
+    return _Spread(total / sum(below) ** 2, degrees)
+
+
+def _between(above: float, below: float, limit: float, spread: _Spread) -> Interval | None:
+    """Interval of a ratio that lies between 0 and ``limit``.
+
+    Half a unit is added on each side, so that a ratio at a limit has an interval too. Nothing is taken to vary less
+    than independent draft tokens would.
+    """
+    if limit <= 0:
+        return None
+    share = (above / limit + 0.5) / (below + 1)
+    if not 0 < share < 1:
+        return None
+    binomial = share * (1 - share) / (below * limit)
+    deviation = math.sqrt(max(spread.variance / limit**2, binomial)) / (share * (1 - share))
+    middle, reach = math.log(share / (1 - share)), student(spread.degrees) * deviation
+    return Interval(limit * _logistic(middle - reach), limit * _logistic(middle + reach))
+
+
+def _symmetric(value: float, spread: _Spread) -> Interval:
+    reach = student(spread.degrees) * math.sqrt(spread.variance)
+    return Interval(value - reach, value + reach)
+
+
+def _logistic(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
+
+
+def student(degrees: float) -> float:
+    """The 97.5 % quantile of Student's t, by Fisher's expansion around the normal: within 1 % from 3 degrees on."""
+    z = NORMAL
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return z + sum(term / degrees**power for power, term in enumerate(terms, start=1))
+
+
+def _mean_draft_length(members: Sequence[Increments]) -> float:
+    drafts = sum(member.counts[Counter.DRAFTS] for member in members)
+    tokens = sum(member.counts.get(Counter.DRAFT_TOKENS, 0.0) for member in members)
+    return tokens / drafts if drafts > 0 else 0.0
+
+
+def _sum(terms: Mapping[Counter, float], engine: Increments) -> float:
+    return sum(weight * engine.counts[counter] for counter, weight in terms.items())
