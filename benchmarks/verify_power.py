@@ -19,7 +19,7 @@ from statistics import NormalDist
 
 from benchmarks import verify_samplers
 from benchmarks.verify_samplers import Model, Sampler
-from specwatch.measure.losslessness import FEATURES, Limits, SampledTest, Verdict
+from specwatch.measure.losslessness import FEATURES, Limits, SampledTest
 
 TEMPERATURES = (0.3, 0.7, 1.0)
 LISTED = 20
