@@ -19,7 +19,7 @@ from specwatch.errors import InputError
 from specwatch.sidecar.service import Clock
 from specwatch.sidecar.views import TargetView
 from specwatch.sidecar.watch import TargetWatch, WatchSettings
-from specwatch.signals.diagnosis import Level
+from specwatch.signals.findings import Level
 from specwatch.signals.speedup import ASSUMED, given
 
 EXIT_PROBLEM = 1

@@ -13,7 +13,7 @@ from rich.text import Text
 from specwatch.alerting.text import clean, cut
 from specwatch.sidecar.views import TargetView
 from specwatch.signals.catalogue import Value
-from specwatch.signals.diagnosis import Level
+from specwatch.signals.findings import Level
 from specwatch.signals.speedup import ASSUMED, band
 
 MARKS = {Level.OK: ("✓", "green"), Level.NOTICE: ("•", "cyan"), Level.PROBLEM: ("✗", "red")}

@@ -273,7 +273,7 @@ async def test_json_is_all_there_is_on_the_output_and_holds_what_the_report_says
     assert told["signals"]["acceptance_rate"] == pytest.approx(0.015, abs=1e-3)
     assert [(finding["code"], finding["level"]) for finding in told["findings"]] == [
         ("slower-than-none", "problem"),
-        ("acceptance-low", "problem"),
+        ("acceptance-low", "notice"),
     ]
 
 
