@@ -19,13 +19,14 @@ from functools import reduce
 from operator import add
 
 from specwatch.errors import InputError
-from specwatch.lab import metrics_page
+from specwatch.lab import metrics_page, simulated_snapshot
 from specwatch.lab.metrics_page import Shape, Values
 from specwatch.lab.scenario import HOME, Failure, Phase, Traffic, demo_script
 from specwatch.lab.simulated_dialects import ENGINES
 from specwatch.lab.simulated_engine import Engine, Load, Schedule, StepCost
 from specwatch.lab.simulated_frontend import Frontend
 from specwatch.lab.truth import Truth
+from specwatch.vllm.metrics import Snapshot
 
 EPOCH = 1_800_000_000.0
 """Unix time at which a server first starts unless told otherwise: any fixed moment, so that pages repeat."""
@@ -79,7 +80,7 @@ class SimulatedServer:
         self._engine_type = _engine_type(release, engines)
         self.frontend = Frontend(self._engine_type.page)
         self._schedule = schedule
-        self._cost = cost or StepCost()
+        self.cost = cost or StepCost()
         self._log_stats = log_stats
         self._epoch = epoch
         # one source an engine: what one draws must not move the others
@@ -171,6 +172,10 @@ class SimulatedServer:
         values = [engine.values(self.unix_time) for engine in self._engines]
         return metrics_page.render(shape, values, self._process_values())
 
+    def snapshot(self) -> Snapshot:
+        """What ``read_page`` makes of the page, at a hundredth of the cost; for the V1 engine."""
+        return simulated_snapshot.snapshot(self.model_name, self.process_start, self._engines)
+
     def models(self) -> Mapping[str, object]:
         """What /v1/models answers; the draft is not on it."""
         model = {
@@ -188,7 +193,7 @@ class SimulatedServer:
         return [
             self._engine_type(
                 source=source,
-                cost=self._cost,
+                cost=self.cost,
                 k=self.k or 0,
                 schedule=self._schedule,
                 time=self.now,
