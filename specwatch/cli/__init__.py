@@ -15,6 +15,7 @@ COMMANDS = {
     "calibrate": "Measure what speculation is worth, against a server without it",
     "check": "Say what speculation does on a running vLLM server",
     "demo": "Show the whole loop on this machine: launch, watch, drift, alert",
+    "evaluate-draft": "Say what acceptance a draft will have on your texts, before it is deployed",
     "gen-alerts": "Write Prometheus rules and an Alertmanager configuration",
     "gen-dashboards": "Write Grafana dashboards",
     "gen-k8s": "Write rules, monitors, dashboards and the sidecar for Kubernetes",
