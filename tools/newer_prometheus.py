@@ -1,4 +1,4 @@
-"""promtool and amtool from a newer Debian, beside the system's: what is generated has to hold on both.
+"""Prometheus, promtool and amtool from a newer Debian, beside the system's: what is generated has to hold on both.
 
     python tools/newer_prometheus.py
 
@@ -19,7 +19,7 @@ SUITE = "sid"
 """Debian's newest: its version moves."""
 
 NEWER = Path(__file__).resolve().parent.parent / ".cache" / "newer"
-PROGRAMS = {"promtool": "promtool", "amtool": "prometheus-alertmanager"}
+PROGRAMS = {"prometheus": "prometheus", "promtool": "promtool", "amtool": "prometheus-alertmanager"}
 """Each with its package; in newer suites promtool has one of its own."""
 
 PATIENCE = 300

@@ -1,171 +1,379 @@
-"""Every expression of the dashboard, run against a real Prometheus that scrapes a simulated fleet."""
+"""Every expression of the dashboards, asked of a real Prometheus that has scraped a simulated fleet, gives the truth.
+
+The newest Prometheus that can be had is asked the same as the system's.
+"""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import re
+import statistics
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
 
 import pytest
 
-from specwatch.generate.dashboards import EVERY_SERVER, Settings, speculation
-from specwatch.lab.fleet import Fleet
-from specwatch.lab.scenario import FOREIGN, HOME
-from specwatch.lab.simulator import SimulatedServer
+from specwatch.generate.dashboards import BOARDS, Board, Settings
+from specwatch.generate.dashboards.asks import MODEL, SERVER, Asks
+from specwatch.generate.live_promql import FLEET
+from specwatch.signals.speedup import ASSUMED
+from specwatch.vllm.metrics import Counter
+from tests.support.dashboard_truth import WINDOW, Labels, Truth, Values, difference, known
 from tests.support.dashboards import panels, substituted, variables
-from tests.support.http import serving, text_page
-from tests.support.prometheus import Prometheus, Sample, prometheus
+from tests.support.prometheus import Prometheus
+from tests.support.recorded_fleet import DAY, LARGE, NOW, SCRAPE, Recorded, record, recorded_fleet
+from tests.support.services import newer_program
 
-WINDOW_SECONDS = 8
-"""What $__rate_interval stands for here: eight scrapes."""
+ALL = {"job": ".*", "model_name": ".*", "instance": ".*", "engine": ".*"}
+SEVERAL = {**ALL, "job": "(vllm|vllm-small)"}
+ONE = {"job": "vllm", "model_name": LARGE, "instance": "two:8000", "engine": "0"}
+OTHERS = {"interval": "5m", "gpus": "4", "weights": "35", "bandwidth": "2039"}
 
-SCRAPES = 14
-"""Scrapes of every server before the expressions are run: a whole window, and the restart before it."""
+DASHBOARDS = {board: make(Settings()) for board, make in BOARDS.items()}
+KNOWN = known(Asks(ASSUMED))
 
-MODEL = "meta-llama/Llama-3.1-70B-Instruct"
+EXACT = 1e-6
+"""Unix times in floats hold a window's length to about 1e-7."""
 
-DASHBOARD = speculation(Settings())
-TITLES = {panel["title"]: panel for panel in panels(DASHBOARD)}
+A_SCRAPE_OF_THE_DAY = 0.03
+"""Sums over the last day reach over 40 scrapes here, and Prometheus extends them by up to one."""
+
+V0_IS_OLD = 0.02
+"""V0's gauge is up to five seconds old, and it is recorded every half minute."""
+
+STATES = ("paying", "losing", "too few drafts", "V0", "no speculation", "down")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One query of a panel."""
+
+    board: Board
+    panel: Mapping[str, Any]
+    target: Mapping[str, Any]
+
+    @property
+    def place(self) -> str:
+        """Where it stands, in words."""
+        return f"{self.board.value}: {self.panel['title']} {self.target['refId']}"
+
+    @property
+    def needs_sidecar(self) -> bool:
+        """Whether it asks for what the sidecar alone knows."""
+        return "specwatch_" in self.target["expr"].replace(":specwatch_", "")
+
+
+def all_asked() -> list[Asked]:
+    return [
+        Asked(board, panel, target)
+        for board, made in DASHBOARDS.items()
+        for panel in panels(made)
+        for target in panel["targets"]
+    ]
+
+
+def single(value: float) -> Values:
+    return {frozenset(): value}
+
+
+def every(values: Values, change: Callable[[float], float]) -> Values:
+    return {key: change(value) for key, value in values.items()}
+
+
+def per_second(values: Values) -> Values:
+    return every(values, lambda value: value / WINDOW)
+
+
+def with_v0(truth: Truth) -> Values:
+    return {**truth.signal("acceptance_rate", SERVER), **truth.v0("acceptance_rate")}
+
+
+def worth(truth: Truth) -> Values:
+    return every(truth.signal("position_acceptance", FLEET), lambda rate: rate / ASSUMED.c)
+
+
+def since_yesterday(truth: Truth, name: str) -> Values:
+    return difference(truth.signal(name, SERVER), truth.signal(name, SERVER, at=NOW - DAY))
+
+
+def counted(truth: Truth, name: Counter) -> Values:
+    return truth.pooled(MODEL, lambda group: sum(part.counts[name] for part in group), DAY)
+
+
+def bandwidth(truth: Truth) -> Values:
+    return every(truth.steps(), lambda steps: steps * 35 / 2039)
+
+
+Expected = Callable[[Truth], Values]
+
+BY_PLACE: dict[str, tuple[Expected, float]] = {
+    "fleet: Servers that lose A": (lambda t: single(t.states()["losing"]), EXACT),
+    "fleet: Tokens gained in the last day A": (lambda t: t.gained(FLEET, DAY), A_SCRAPE_OF_THE_DAY),
+    "fleet: GPU-hours saved in the last day A": (
+        lambda t: every(t.hours_saved(FLEET), lambda hours: 4 * hours),
+        A_SCRAPE_OF_THE_DAY,
+    ),
+    "fleet: Which servers gain least? B": (with_v0, 0.01),
+    "fleet: Which servers gain least? C": (
+        lambda t: since_yesterday(t, "acceptance_rate"),
+        EXACT,
+    ),
+    "fleet: Do all servers gain alike? A": (lambda t: single(min(t.speedups())), EXACT),
+    "fleet: Do all servers gain alike? B": (lambda t: single(statistics.median(t.speedups())), EXACT),
+    "fleet: Do all servers gain alike? C": (lambda t: single(max(t.speedups())), EXACT),
+    "fleet: How many tokens a second does speculation gain? A": (lambda t: per_second(t.gained(MODEL, WINDOW)), EXACT),
+    "fleet: What did each model gain in the last day? A": (lambda t: t.gained(MODEL, DAY), A_SCRAPE_OF_THE_DAY),
+    "fleet: What did each model gain in the last day? B": (
+        lambda t: every(t.hours_saved(MODEL), lambda hours: 4 * hours),
+        A_SCRAPE_OF_THE_DAY,
+    ),
+    "fleet: What did each model gain in the last day? C": (
+        lambda t: counted(t, Counter.GENERATION_TOKENS),
+        A_SCRAPE_OF_THE_DAY,
+    ),
+    "fleet: Alerts that fire now A": (lambda t: single(len(alerts(t))), EXACT),
+    "fleet: Which alerts fired, and when? A": (lambda t: lanes(t, "page", 2), EXACT),
+    "fleet: Which alerts fired, and when? B": (lambda t: lanes(t, "ticket", 1), EXACT),
+    "fleet: What fires now, and for how long? A": (lambda t: dict.fromkeys(alerts(t), HELD), EXACT),
+    "server: Which positions are worth drafting now? C": (
+        lambda t: difference(t.signal("position_acceptance", FLEET), t.signal("position_acceptance", FLEET, DAY)),
+        A_SCRAPE_OF_THE_DAY,
+    ),
+    "server: How full is the KV cache? A": (lambda t: t.cache(), EXACT),
+    "server: Why do requests end? A": (lambda t: t.finished(), EXACT),
+    "server: Acceptance of V0 servers since their start A": (lambda t: t.v0("acceptance_rate"), V0_IS_OLD),
+    "server: Acceptance length of V0 servers since their start A": (lambda t: t.v0("acceptance_length"), V0_IS_OLD),
+    "drift: Which servers changed most? C": (lambda t: since_yesterday(t, "acceptance_rate"), EXACT),
+    "drift: Which servers changed most? E": (lambda t: since_yesterday(t, "draft_length"), EXACT),
+    "drift: Is the first draft token still right? A": (lambda t: t.conditional(0, SERVER), EXACT),
+    "drift: Are prompts as long as they were? A": (lambda t: t.mean_length("prompt"), EXACT),
+    "drift: Are prompts as long as they were? B": (lambda t: t.mean_length("prompt", NOW - DAY), EXACT),
+    "drift: Are answers as long as they were? A": (lambda t: t.mean_length("answer"), EXACT),
+    "drift: Are answers as long as they were? B": (lambda t: t.mean_length("answer", NOW - DAY), EXACT),
+    "drift: Are as many prompts in the prefix cache? A": (lambda t: t.nothing_cached(), EXACT),
+    "speedup: Tokens gained now A": (lambda t: per_second(t.gained(FLEET, WINDOW)), EXACT),
+    "speedup: How many tokens a second does it gain? A": (lambda t: per_second(t.gained(MODEL, WINDOW)), EXACT),
+    "speedup: Which positions earn what they cost? A": (worth, EXACT),
+    "speedup: How close is each server to its memory bandwidth? A": (bandwidth, EXACT),
+    "speedup: How fast does one request get its tokens? A": (
+        lambda t: every(t.signal("tpot", SERVER), lambda seconds: 1 / seconds),
+        EXACT,
+    ),
+}
+"""What each query that is no signal of the catalogue by itself should give, and how near."""
+
+for letter, state in zip("ABCDEF", STATES, strict=True):
+    BY_PLACE[f"fleet: How many servers pay, and how many do not? {letter}"] = (
+        lambda t, state=state: single(t.states()[state]),
+        EXACT,
+    )
+for number, letter in enumerate("ABCDEFGH"):
+    BY_PLACE[f"drift: At which position does the draft lose the thread? {letter}"] = (
+        lambda t, number=number: t.conditional(number, FLEET),
+        EXACT,
+    )
+    BY_PLACE[f"speedup: What would a smaller K give? {letter}"] = (
+        lambda t, number=number: t.speedup_at(number + 1),
+        EXACT,
+    )
+
+
+def expected(asked: Asked) -> tuple[Expected, float] | None:
+    """How to work out what a query should give; None for what only the sidecar knows."""
+    if asked.place in BY_PLACE:
+        return BY_PLACE[asked.place]
+    told = KNOWN.get(asked.target["expr"])
+    if told is None:
+        return None
+    name, labels, window, at = told
+    return (lambda truth: truth.signal(name, labels, window, at)), EXACT if window == WINDOW else A_SCRAPE_OF_THE_DAY
+
+
+def sidecar_lines() -> list[str]:
+    """What a sidecar says of two servers."""
+    found = []
+    for target, model in (("two:8000", LARGE), ("three:8000", LARGE)):
+        about = f'job="specwatch",instance="sidecar:9108",target="{target}",model_name="{model}"'
+        for place, value in SIDECAR.items():
+            metric, _, labels = place.partition("{")
+            found.append(f"{metric}{{{about}{',' + labels if labels else '}'} {value} {NOW:.3f}\n")
+    found.append(f'specwatch_model_drift_score{{job="specwatch",model_name="{LARGE}"}} 0.5 {NOW:.3f}\n')
+    found.append(f'specwatch_fleet_drift_score{{job="specwatch"}} 0.3 {NOW:.3f}\n')
+    return found
+
+
+SIDECAR = {
+    "specwatch_drift_score": 0.4,
+    "specwatch_drift_rise_score": 0.1,
+    "specwatch_drift_reference_ratio": 0.8,
+    "specwatch_drift_change_ratio": -0.1,
+    "specwatch_drift_change_low_ratio": -0.15,
+    "specwatch_drift_change_high_ratio": -0.05,
+    "specwatch_drift_since_timestamp_seconds": NOW - 600,
+    "specwatch_drift_regime_since_timestamp_seconds": NOW - 6000,
+    "specwatch_drift_learned_ratio": 1.0,
+    'specwatch_speedup_ratio{kind="estimated"}': 1.9,
+    'specwatch_speedup_ratio{kind="calibrated"}': 1.5,
+    'specwatch_speedup_ratio{kind="measured"}': 1.4,
+    'specwatch_speedup_low_ratio{kind="calibrated"}': 1.4,
+    'specwatch_speedup_high_ratio{kind="calibrated"}': 1.6,
+    "specwatch_break_even_acceptance_ratio": 0.4,
+    "specwatch_saved_tokens_per_hour": 5000.0,
+    "specwatch_saved_gpu_seconds_per_hour": 900.0,
+    "specwatch_recommended_draft_tokens": 4.0,
+    "specwatch_recommended_speedup_ratio": 1.6,
+    "specwatch_configured_draft_tokens": 5.0,
+    "specwatch_draft_cost_ratio": 0.05,
+    'specwatch_running_requests_requests{window="5m"}': 4.0,
+    'specwatch_acceptance_rate_ratio{window="5m"}': 0.8,
+    'specwatch_workload_shift_ratio{feature="prompt_tokens"}': 0.3,
+    'specwatch_diagnosis{code="new-traffic",level="warning"}': 1.0,
+    'specwatch_calibrated_speedup_ratio{domain="json",num_speculative_tokens="5",concurrency="4"}': 1.6,
+    'specwatch_calibrated_speedup_ratio{domain="json",num_speculative_tokens="5",concurrency="16"}': 1.1,
+}
+
+HELD = 600.0
+FIRING = (
+    {"alertname": "SpeculativeAcceptanceRateLow", "severity": "ticket", "instance": "three:8000"},
+    {"alertname": "SpeculationSlowerThanNone", "severity": "page", "instance": "three:8000"},
+    {"alertname": "SpeculationNoTargets", "severity": "page"},
+)
+
+
+def alert_lines() -> list[str]:
+    """What a Prometheus that evaluates alerts has of them, those of others and the heartbeat included."""
+    others = (
+        {"alertname": "SomebodyElses", "severity": "page", "instance": "two:8000"},
+        {"alertname": "SpecwatchWatchdog", "severity": "none"},
+    )
+    found = []
+    for alert in (*FIRING, *others):
+        labels = ",".join(f'{name}="{value}"' for name, value in {**alert, "job": "vllm"}.items())
+        found.append(f'ALERTS{{{labels},alertstate="firing"}} 1 {NOW:.3f}\n')
+        found.append(f"ALERTS_FOR_STATE{{{labels}}} {NOW - HELD} {NOW:.3f}\n")
+    return found
+
+
+def alerts(truth: Truth) -> list[Labels]:
+    """Those about the chosen servers, and about none."""
+    about = [
+        alert
+        for alert in FIRING
+        if "instance" not in alert or re.fullmatch(truth.chosen["instance"], alert["instance"])
+    ]
+    return [frozenset({**alert, "job": "vllm"}.items()) for alert in about]
+
+
+def lanes(truth: Truth, severity: str, value: float) -> Values:
+    found = [dict(labels) for labels in alerts(truth)]
+    return {frozenset({("alertname", a["alertname"])}): value for a in found if a["severity"] == severity}
+
+
+def recorded_of_v1() -> list[str]:
+    """What the rules record of a V1 server, which its counters tell better."""
+    name = "instance:specwatch_acceptance_rate:ratio_rate5m"
+    return [f'{name}{{job="vllm",instance="two:8000",model_name="{LARGE}"}} 0.123 {NOW:.3f}\n']
 
 
 @dataclass(frozen=True)
 class Scene:
-    """The fleet, and the Prometheus that has scraped it."""
+    """A Prometheus that holds the fleet, and what was true."""
 
-    prometheus: Prometheus
-    servers: Mapping[str, SimulatedServer]
-    instances: Mapping[str, str]
-    """Prometheus' name of each server, by the simulator's."""
+    server: Prometheus
+    recorded: Recorded
+    closed: bool
 
-    async def panel(self, title: str, values: Mapping[str, str], query: int = 0) -> list[Sample]:
-        """What a panel's query gives; the panel is named by any part of its title."""
-        (panel,) = (panel for name, panel in TITLES.items() if title in name)
-        return await self.prometheus.query(substituted(panel["targets"][query]["expr"], values))
+    def truth(self, chosen: Mapping[str, str]) -> Truth:
+        """What is true of the chosen servers."""
+        return Truth(self.recorded, chosen, self.closed)
 
-    def chosen(self, **labels: str) -> dict[str, str]:
-        """Values of the variables: all, but for the labels given."""
-        everything = {name: entry["allValue"] for name, entry in variables(DASHBOARD).items()}
-        return {**everything, **labels, "__rate_interval": f"{WINDOW_SECONDS}s"}
-
-    def one(self) -> dict[str, str]:
-        """One value of every variable: the first engine of the server at home."""
-        instance = self.instances["home"].replace(".", "\\\\.")
-        return self.chosen(job="vllm", model_name=MODEL, instance=instance, engine="0")
+    async def ask(self, expr: str, chosen: Mapping[str, str]) -> Values:
+        """What an expression gives for the chosen servers."""
+        samples = await self.server.query(substituted(expr, {**chosen, **OTHERS}), NOW)
+        return {frozenset((n, v) for n, v in s.labels.items() if n != "__name__"): s.value for s in samples}
 
 
-@asynccontextmanager
-async def scene(folder: Path) -> AsyncIterator[Scene]:
-    """Two engines at home with K = 5, one on foreign traffic with K = 3, one restarted without speculation, one V0."""
-    servers = [
-        SimulatedServer("home", k=5, engines=2, traffic=HOME, running=12, waiting=2),
-        SimulatedServer("foreign", k=3, traffic=FOREIGN, running=8),
-        SimulatedServer("plain", k=None, running=8),
-        SimulatedServer("old", release="0.8.5.post2", k=5, running=8),
-    ]
-    async with Fleet(servers) as fleet:
-        addresses = {server.name: urlsplit(url).netloc for server, url in zip(servers, fleet.urls, strict=True)}
-        drift = f'specwatch_drift_score{{target="{addresses["home"]}",model_name="{MODEL}"}} 0.4\n'
-        async with serving({"/metrics": text_page(drift)}) as sidecar:
-            config = {
-                "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-                "scrape_configs": [
-                    {"job_name": "vllm", "static_configs": [{"targets": list(addresses.values())}]},
-                    {"job_name": "specwatch", "static_configs": [{"targets": [urlsplit(sidecar).netloc]}]},
-                ],
-            }
-            async with prometheus(folder, config, rules=[_FIRING]) as server:
-                await server.wait_for(f"count(count_over_time({EVERY_SERVER}[1m]) >= 4) >= {len(servers)}")
-                fleet.catch_up()
-                servers[2].restart()
-                await server.wait_for(f"count(count_over_time({EVERY_SERVER}[1m]) >= {SCRAPES}) >= {len(servers)}")
-                yield Scene(server, {server.name: server for server in servers}, addresses)
+FURTHER = (*sidecar_lines(), *alert_lines(), *recorded_of_v1())
 
 
-_FIRING = {
-    "name": "firing",
-    "rules": [
-        {"alert": "SpeculativeAcceptanceRateLow", "expr": f"{EVERY_SERVER} > 0", "labels": {"severity": "ticket"}},
-        {"alert": "SpeculationSlowerThanNone", "expr": f"{EVERY_SERVER} > 0", "labels": {"severity": "page"}},
-        {"alert": "SpeculationNoTargets", "expr": "vector(1)", "labels": {"severity": "page"}},
-        {"alert": "SomebodyElses", "expr": "vector(1)", "labels": {"severity": "page"}},
-    ],
-}
+@pytest.fixture(scope="module")
+def fleet() -> tuple[Recorded, list[str]]:
+    return record()
 
 
 @pytest.mark.services
-async def test_the_dashboard_shows_what_a_scraped_fleet_does(tmp_path: Path):
-    async with scene(tmp_path) as fleet:
-        for values in (fleet.chosen(), fleet.one()):
-            await every_panel_has_plausible_values(fleet, values)
-        await variables_list_the_fleet(fleet)
-        await acceptance_is_the_truth(fleet)
-        await positions_are_divided_by_engines_that_have_them(fleet)
-        await the_table_has_a_row_for_every_v1_server(fleet)
-        await lanes_show_this_projects_alerts(fleet)
-        await the_restart_is_marked_and_nothing_else(fleet)
+@pytest.mark.parametrize("newest", [False, True], ids=["system's Prometheus", "newest Prometheus"])
+async def test_the_dashboards_show_the_truth(newest: bool, fleet: tuple[Recorded, list[str]], tmp_path: Path):
+    binary = newer_program("prometheus") if newest else None
+    recorded, lines = fleet
+    async with recorded_fleet(tmp_path, lines, FURTHER, binary) as server:
+        scene = Scene(server, recorded, closed=not await _is_3(server))
+        for chosen in (SEVERAL, ONE):
+            await every_query_gives_the_truth(scene, chosen)
+        for chosen in (ALL, SEVERAL, ONE):
+            await no_panel_is_empty(scene, chosen)
+        await variables_list_the_fleet(scene)
+        await what_is_away_or_changed_is_told(scene)
 
 
-async def every_panel_has_plausible_values(fleet: Scene, values: Mapping[str, str]) -> None:
-    for title, panel in TITLES.items():
-        for target in panel["targets"]:
-            samples = await fleet.prometheus.query(substituted(target["expr"], values))
-            assert samples, f"{title} {target['refId']} is empty with {values}"
-            assert all(math.isfinite(sample.value) and sample.value >= 0 for sample in samples), title
-            if panel["fieldConfig"]["defaults"]["unit"] == "percentunit":
-                assert all(sample.value <= 1 for sample in samples), title
+async def _is_3(server: Prometheus) -> bool:
+    async with server.session.get(f"{server.url}/api/v1/status/buildinfo") as answer:
+        version: str = (await answer.json())["data"]["version"]
+    return int(version.partition(".")[0]) >= 3
 
 
-async def variables_list_the_fleet(fleet: Scene) -> None:
-    instances = sorted(fleet.instances.values())
-    expected = {"job": ["vllm"], "model_name": [MODEL], "instance": instances, "engine": ["0", "1"]}
-    for values in (fleet.chosen(), fleet.chosen(job="vllm")):
-        for name, variable in variables(DASHBOARD).items():
-            series, label = variable["query"]["query"].removeprefix("label_values(").removesuffix(")").rsplit(", ", 1)
-            assert await fleet.prometheus.label_values(label, substituted(series, values)) == expected[name]
+async def every_query_gives_the_truth(scene: Scene, chosen: Mapping[str, str]) -> None:
+    truth, wrong = scene.truth(chosen), []
+    for asked in all_asked():
+        told = expected(asked)
+        if told is None:
+            assert asked.needs_sidecar, f"nobody says what {asked.place} should give"
+            continue
+        value, near = told
+        shown, true = await scene.ask(asked.target["expr"], chosen), value(truth)
+        if shown != pytest.approx(true, rel=near, abs=1e-9 if near == EXACT else 1e-3):
+            wrong.append(f"{asked.place}: {shown} instead of {true}")
+    assert not wrong, f"with {chosen}:\n" + "\n".join(wrong)
 
 
-async def acceptance_is_the_truth(fleet: Scene) -> None:
-    shown = await fleet.panel("Does acceptance stay", fleet.chosen())
-    by_instance = {sample.labels["instance"]: sample.value for sample in shown}
-    # V0's counters of the same names are corrupt, and the plain server has none.
-    assert by_instance.keys() == {fleet.instances["home"], fleet.instances["foreign"]}
-    for name in ("home", "foreign"):
-        assert by_instance[fleet.instances[name]] == pytest.approx(fleet.servers[name].truth().acceptance_rate, abs=0.1)
-    (pooled,) = await fleet.panel("Acceptance rate", fleet.chosen())
-    assert min(by_instance.values()) < pooled.value < max(by_instance.values())
+async def no_panel_is_empty(scene: Scene, chosen: Mapping[str, str]) -> None:
+    for board, made in DASHBOARDS.items():
+        for panel in panels(made):
+            shown = [await scene.ask(target["expr"], chosen) for target in panel["targets"]]
+            values = [value for each in shown for value in each.values()]
+            about_v0 = "V0" in panel["title"] and chosen is ONE
+            assert values or about_v0, f"{board.value}: {panel['title']} is empty with {chosen}"
+            assert all(math.isfinite(value) for value in values), panel["title"]
+            field = panel["fieldConfig"]["defaults"]
+            if panel["type"] != "table" and "bandwidth" not in panel["title"]:
+                low, high = field.get("min", -math.inf), field.get("max", math.inf)
+                assert all(low - EXACT <= value <= high + EXACT for value in values), panel["title"]
 
 
-async def positions_are_divided_by_engines_that_have_them(fleet: Scene) -> None:
-    shown = {sample.labels["position"]: sample.value for sample in await fleet.panel("lose the thread", fleet.chosen())}
-    assert list(shown) == ["0", "1", "2", "3", "4"]
-    home = fleet.servers["home"].truth()
-    assert shown["4"] == pytest.approx(home.accepted_per_position[4] / home.drafts, abs=0.1)
+async def variables_list_the_fleet(scene: Scene) -> None:
+    members = scene.recorded.members
+    for made in DASHBOARDS.values():
+        for chosen, job in ((ALL, None), (SEVERAL, None), ({**ALL, "job": "vllm"}, "vllm")):
+            for name, variable in variables(made).items():
+                query = variable["query"]["query"].removeprefix("label_values(").removesuffix(")")
+                series, label = substituted(query, chosen).rsplit(", ", 1)
+                listed = await scene.server.label_values(label, series, NOW)
+                if name == "instance" and job:
+                    assert listed == sorted(m.instance for m in members if m.job == job)
+                assert listed, (name, chosen)
 
 
-async def the_table_has_a_row_for_every_v1_server(fleet: Scene) -> None:
-    speedups = {s.labels["instance"]: s.value for s in await fleet.panel("gain least", fleet.chosen())}
-    assert speedups[fleet.instances["foreign"]] < speedups[fleet.instances["home"]]
-    batches = await fleet.panel("gain least", fleet.chosen(), query=5)
-    assert {sample.labels["instance"] for sample in batches} == set(fleet.instances.values())
-
-
-async def lanes_show_this_projects_alerts(fleet: Scene) -> None:
-    home = fleet.instances["home"]
-    for query, value, ours in ((0, 1, "SpeculativeAcceptanceRateLow"), (1, 2, "SpeculationSlowerThanNone")):
-        lanes = await fleet.panel("alerts are firing", fleet.one(), query)
-        assert {lane.value for lane in lanes} == {value}
-        about_home = {lane.labels["alertname"] for lane in lanes if lane.labels.get("instance") == home}
-        others = {lane.labels["alertname"] for lane in lanes if lane.labels.get("instance") != home}
-        assert about_home == {ours}
-        assert others == ({"SpeculationNoTargets"} if query else set())
-
-
-async def the_restart_is_marked_and_nothing_else(fleet: Scene) -> None:
-    (annotation,) = DASHBOARD["annotations"]["list"]
-    now = time.time()
-    marks = await fleet.prometheus.query_range(substituted(annotation["expr"], fleet.chosen()), now - 60, now, step=1)
-    assert [labels["instance"] for labels, _ in marks] == [fleet.instances["plain"]]
+async def what_is_away_or_changed_is_told(scene: Scene) -> None:
+    (states,) = (p for p in panels(DASHBOARDS[Board.FLEET]) if "How many servers pay" in p["title"])
+    down = {t["legendFormat"]: await scene.ask(t["expr"], ALL) for t in states["targets"]}
+    assert list(down["down"].values()) == [1]
+    for made in DASHBOARDS.values():
+        restarts, deployments, firing = (entry["expr"] for entry in made["annotations"]["list"])
+        for expr in (restarts, deployments):
+            query = substituted(expr, {**ALL, **OTHERS})
+            marks = await scene.server.query_range(query, NOW - 600, NOW, step=SCRAPE)
+            assert [labels["instance"] for labels, _ in marks] == ["moved:8000"]
+            assert all(points * SCRAPE <= 75 for _, points in marks), "marks for a minute at most"
+        assert len(await scene.ask(firing, ALL)) == len(FIRING)

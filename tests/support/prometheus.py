@@ -32,9 +32,9 @@ class Prometheus:
     url: str
     session: aiohttp.ClientSession
 
-    async def query(self, expr: str) -> list[Sample]:
-        """The expression's value now; an AssertionError with Prometheus' words where it is not valid."""
-        result = await self._ask("query", {"query": expr})
+    async def query(self, expr: str, at: float | None = None) -> list[Sample]:
+        """The expression's value now or then; an AssertionError with Prometheus' words where it is not valid."""
+        result = await self._ask("query", {"query": expr, **({} if at is None else {"time": f"{at:.3f}"})})
         return [Sample(entry["metric"], float(entry["value"][1])) for entry in result["result"]]
 
     async def query_range(
@@ -44,9 +44,10 @@ class Prometheus:
         result = await self._ask("query_range", {"query": expr, "start": start, "end": end, "step": step})
         return [(entry["metric"], len(entry["values"])) for entry in result["result"]]
 
-    async def label_values(self, label: str, series: str) -> list[str]:
-        """What Grafana's ``label_values(series, label)`` gives."""
-        values: list[str] = await self._ask(f"label/{label}/values", {"match[]": series})
+    async def label_values(self, label: str, series: str, at: float | None = None) -> list[str]:
+        """What Grafana's ``label_values(series, label)`` gives, now or over the hour until then."""
+        hour = {} if at is None else {"start": f"{at - 3600:.3f}", "end": f"{at:.3f}"}
+        values: list[str] = await self._ask(f"label/{label}/values", {"match[]": series, **hour})
         return values
 
     async def wait_for(self, expr: str, seconds: float = 60.0) -> None:
@@ -66,9 +67,16 @@ class Prometheus:
 
 @asynccontextmanager
 async def prometheus(
-    folder: Path, config: Mapping[str, Any], rules: Sequence[Any] = (), flags: Sequence[str] = ()
+    folder: Path,
+    config: Mapping[str, Any],
+    rules: Sequence[Any] = (),
+    flags: Sequence[str] = (),
+    binary: Path | None = None,
 ) -> AsyncIterator[Prometheus]:
-    """Prometheus with this configuration and, beside its own, these rule groups; its data under ``folder``."""
+    """Prometheus with this configuration and, beside its own, these rule groups; its data under ``folder``.
+
+    ``binary`` is another one than the system's.
+    """
     rules_file = folder / "rules.json"
     rules_file.write_text(json.dumps({"groups": list(rules)}))
     rule_files = [*config.get("rule_files", ()), str(rules_file)]
@@ -77,7 +85,7 @@ async def prometheus(
 
     def command(port: int) -> Sequence[str | Path]:
         return [
-            prometheus_binary(),
+            binary or prometheus_binary(),
             f"--config.file={config_file}",
             f"--storage.tsdb.path={folder / 'data'}",
             f"--web.listen-address=127.0.0.1:{port}",

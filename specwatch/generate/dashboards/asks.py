@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from specwatch.alerting.catalogue import RATE_WINDOW, Severity
+from specwatch.alerting.catalogue import RATE_WINDOW, Severity, alert
 from specwatch.generate.dashboards.frame import EVERY_SERVER, SELECTOR, WINDOW
 from specwatch.generate.grafana import Query
 from specwatch.generate.live_promql import FLEET, SERVER, Live
@@ -29,6 +29,9 @@ MODEL = Level.MODEL.labels
 BY_SERVER = "{{instance}} {{model_name}}"
 BY_MODEL = "{{model_name}}"
 BY_ENGINE = "{{instance}} engine {{engine}}"
+
+LOSS = alert("SpeculationSlowerThanNone").threshold
+"""The estimated speedup below which speculation is a tax."""
 
 LAST_DAY = "1d"
 DAY_BEFORE = "offset 1d"
@@ -181,8 +184,8 @@ class Asks:
         drafting = f"group {by_server} ({self.live.series(SERIES[Counter.DRAFT_TOKENS][0], V1_ONLY)})"
         v0 = f"group {by_server} ({self.recorded_alone('acceptance_rate')})"
         return {
-            "paying": f"count ({speedup} >= 1) or vector(0)",
-            "losing": f"count ({speedup} < 1) or vector(0)",
+            "paying": f"count (({speedup}) >= {LOSS:g}) or vector(0)",
+            "losing": f"count (({speedup}) < {LOSS:g}) or vector(0)",
             "too few drafts": f"count ({drafting} unless ({speedup})) or vector(0)",
             "V0": f"count ({v0}) or vector(0)",
             "no speculation": f"count ({every} unless ({drafting} or {v0})) or vector(0)",
@@ -223,15 +226,20 @@ class Asks:
         return f"sum by ({labels}) ({tokens})\n<\n{before}"
 
     def deployments(self) -> str:
-        """K, where a server has another one than five minutes ago."""
+        """K of a server that came back with another one than it had within the hour before."""
         labels = ", ".join(SERVER)
         positions = self.live.series(POSITION_SERIES, V1_ONLY)
-        before = f"last_over_time({positions}[{LOOK_BACK}] offset 5m)"
 
         def k(series: str) -> str:
             return f"count by ({labels}) (group by ({labels}, {POSITION}) ({series}))"
 
-        return f"{k(positions)}\n!=\n{k(before)}"
+        before = k(f"last_over_time({positions}[{LOOK_BACK}] offset 1m)")
+        return f"{k(positions)}\n!=\n{before}\nand\n{self.restarts()}"
+
+
+def less(now: str, before: str) -> str:
+    """The difference of two expressions, whatever operators are in them."""
+    return f"({now})\n-\n({before})"
 
 
 def of_sidecar(metric: str, *matchers: str, by: Iterable[str] = ()) -> str:

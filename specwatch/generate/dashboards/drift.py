@@ -14,6 +14,7 @@ from specwatch.generate.dashboards.asks import (
     MODEL,
     Asks,
     beside_servers,
+    less,
     of_sidecar,
 )
 from specwatch.generate.dashboards.frame import Board, Settings, dashboard, link_to_server
@@ -100,11 +101,9 @@ def _compared(asks: Asks, settings: Settings) -> Section:
         (
             Column("Now", acceptance, SHARE),
             Column("Last day", asks.over(LAST_DAY).signal("acceptance_rate", SERVER), SHARE),
-            Column("Since yesterday", f"({acceptance})\n-\n({yesterday})", POINTS, width=130),
+            Column("Since yesterday", less(acceptance, yesterday), POINTS, width=130),
             Column("Mean K", lengths, TOKENS),
-            Column(
-                "K since yesterday", f"({lengths})\n-\n({before.signal('draft_length', SERVER)})", SIGNED, width=150
-            ),
+            Column("K since yesterday", less(lengths, before.signal("draft_length", SERVER)), SIGNED, width=150),
             Column(
                 "Drift score", beside_servers(of_sidecar("specwatch_drift_score")), SCORE, grafana.bad_from(DRIFTED)
             ),

@@ -13,6 +13,7 @@ from specwatch.generate.dashboards.asks import (
     MODEL,
     Asks,
     beside_servers,
+    less,
     of_sidecar,
 )
 from specwatch.generate.dashboards.frame import Board, Settings, dashboard, link_to_server
@@ -185,7 +186,7 @@ def _where(asks: Asks, settings: Settings) -> Section:
 def _columns(asks: Asks) -> tuple[Column, ...]:
     acceptance = f"({asks.signal('acceptance_rate', SERVER)})\nor\n({asks.recorded_alone('acceptance_rate')})"
     yesterday = asks.offset(DAY_BEFORE)
-    change = f"({asks.signal('acceptance_rate', SERVER)})\n-\n({yesterday.signal('acceptance_rate', SERVER)})"
+    change = less(asks.signal("acceptance_rate", SERVER), yesterday.signal("acceptance_rate", SERVER))
     drift = beside_servers(of_sidecar("specwatch_drift_score"))
 
     def column(title: str, name: str, scale: grafana.Scale) -> Column:

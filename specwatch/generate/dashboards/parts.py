@@ -6,11 +6,11 @@ from typing import Any
 
 from specwatch.alerting.catalogue import alert
 from specwatch.generate import grafana, grafana_dashboard
+from specwatch.generate.dashboards.asks import LOSS as LOSS
 from specwatch.generate.dashboards.asks import Asks
 from specwatch.generate.dashboards.scales import NOTHING_DRAFTED, TIMES
 from specwatch.generate.grafana import BAD, LOWEST, NEUTRAL, WARN, Query, Words
 
-LOSS = alert("SpeculationSlowerThanNone").threshold
 LOW = alert("SpeculativeAcceptanceRateLow").threshold
 IDLE = alert("SpeculationNotDrafting").threshold
 DRIFTED = alert("SpeculationDrifted").threshold

@@ -9,6 +9,7 @@ from specwatch.generate.dashboards.asks import (
     BY_SERVER,
     LAST_DAY,
     Asks,
+    less,
     of_sidecar,
 )
 from specwatch.generate.dashboards.frame import Board, Settings, dashboard
@@ -182,7 +183,7 @@ def _positions(asks: Asks) -> Section:
         (
             Column("Now", position.expr, SHARE, width=None, as_bar=True, steps=grafana.bad_below(asks.cost.c)),
             Column("Last day", usual, SHARE, width=None, as_bar=True, steps=grafana.Steps(NEUTRAL)),
-            Column("Change", f"{position.expr}\n-\n({usual})", POINTS, width=100),
+            Column("Change", less(position.expr, usual), POINTS, width=100),
         ),
         Order("Position"),
     )
