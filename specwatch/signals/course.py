@@ -11,9 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from specwatch.signals.window import Increments, add_up
+from specwatch.vllm.metrics import Counter
+
+KEPT = (
+    Counter.DRAFTS,
+    Counter.DRAFT_TOKENS,
+    Counter.ACCEPTED_TOKENS,
+    Counter.DECODE_STEPS,
+    Counter.DECODE_STEP_SECONDS,
+    Counter.RUNNING_SECONDS,
+)
+"""What a course is told by; of the positions, the first is kept, which means the same at any K."""
 
 MOST_BLOCKS = 64
-"""Blocks kept, about 1.3 kB each. After a merge there are half as many: enough to see a course in them."""
+"""Blocks kept, about 1 kB each. After a merge there are half as many: enough to see a course in them."""
 
 BLOCK_SECONDS = 60.0
 """Length of a block at first: as the shortest of the windows."""
@@ -113,7 +124,7 @@ class Course:
             return
         if not self._open:
             self._began = at - work.seconds
-        self._open.append(work)
+        self._open.append(_kept(work))
         if len(self._open) >= _JOIN:
             self._open = [_joined(self._open)]
         if at - self._began >= self._length:
@@ -168,6 +179,17 @@ def pooled(blocks: Sequence[Block]) -> Increments:
     return _joined([block.work for block in blocks])
 
 
+def _kept(work: Increments) -> Increments:
+    counts = work.counts
+    return Increments(
+        work.seconds,
+        {counter: counts[counter] for counter in KEPT if counter in counts},
+        work.accepted_per_position[:1],
+    )
+
+
 def _joined(parts: Sequence[Increments]) -> Increments:
     """Increments of one server in turn: counts and seconds added."""
+    if len(parts) == 1:
+        return parts[0]
     return replace(add_up(parts), seconds=sum(part.seconds for part in parts))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from specwatch.vllm.metrics import EngineSnapshot
@@ -289,6 +289,9 @@ def _add_increments(total: _Counts, before: Census, after: Census) -> None:
         if old is None or new == old:
             continue
         into = total.setdefault(feature, dict.fromkeys(new, 0.0))
-        restarted = any(count < old.get(category, 0.0) for category, count in new.items())
-        for category, count in new.items():
-            into[category] = into.get(category, 0.0) + (count if restarted else count - old.get(category, 0.0))
+        steps: Iterable[float] = [count - old.get(category, 0.0) for category, count in new.items()]
+        if min(steps) < 0:
+            steps = new.values()
+        for category, step in zip(new, steps, strict=True):
+            if step:
+                into[category] = into.get(category, 0.0) + step
