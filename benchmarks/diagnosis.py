@@ -84,7 +84,6 @@ class Observer:
             schedule=tuple(self._incident.schedule),
         )
 
-
     def _calibrated(self, view: TargetView) -> Speedup | None:
         """The speedup as a calibration of this server gives it: step costs at its batch size, by its own truth."""
         length, batch = (view.headline.values[name] for name in ("acceptance_length", "running_requests"))
@@ -132,8 +131,8 @@ def _bystanders_ill(incident: Incident, findings: dict[str, tuple[Finding, ...]]
 
 
 def outcomes(stories: Sequence[Story], each: int, half: str, jobs: int) -> Iterator[Outcome]:
-    """Every story ``each`` times."""
-    work = [(story, seed) for story in stories for seed in range(each)]
+    """Every incident ``each`` times, every look of a healthy server a quarter as often: there are ten of them."""
+    work = [(story, seed) for story in stories for seed in range(each if story in ILL else -(-each // 4))]
     if jobs == 1:
         yield from (diagnosed(story, half, seed) for story, seed in work)
         return
