@@ -66,10 +66,9 @@ def show(console: Console, result: Result) -> None:
 
 def _table(cells: Sequence[Measured]) -> Table:
     table = Table(box=SIMPLE_HEAD, title="Speedup by domain, K and concurrency", title_justify="left")
+    table.add_column("domain, K", no_wrap=True)
+    failed = any(cell.errors for cell in cells)
     for name in (
-        "domain",
-        "temp.",
-        "K",
         "conc.",
         "speedup",
         "95 % interval",
@@ -77,29 +76,28 @@ def _table(cells: Sequence[Measured]) -> Table:
         "TPOT",
         "without",
         "equal",
-        "failed",
+        *(["failed"] if failed else []),
     ):
-        table.add_column(name, justify="left" if name == "domain" else "right", no_wrap=True)
-    before: tuple[str, float, int] | None = None
+        table.add_column(name, justify="right", no_wrap=True)
+    several = len({cell.cell.temperature for cell in cells}) > 1
+    before = ""
     for each in cells:
-        group = (each.cell.domain, each.cell.temperature, each.k)
-        if before not in (None, group):
+        at = f" at {each.cell.temperature:g}" if several else ""
+        group = f"{each.cell.domain}{at}, {each.k}"
+        if before not in ("", group):
             table.add_section()
-        first = group != before
-        before = group
         table.add_row(
-            each.cell.domain if first else "",
-            f"{each.cell.temperature:g}" if first else "",
-            str(each.k) if first else "",
+            group if group != before else "",
             str(each.cell.concurrency),
             _marked(each.speedup),
             _interval(each.speedup),
             "" if each.acceptance_length is None else f"{each.acceptance_length:.2f}",
-            _milliseconds(each.tpot.get(0.5)),
-            _milliseconds(each.baseline_tpot.get(0.5)),
+            _milliseconds(each.mean_tpot),
+            _milliseconds(each.baseline_mean_tpot),
             f"{each.texts.equal / each.texts.compared:.0%}" if each.texts and each.texts.compared else "",
-            str(each.errors) if each.errors else "",
+            *([str(each.errors)] if failed else []),
         )
+        before = group
     return table
 
 

@@ -8,7 +8,7 @@ from statistics import median
 
 from specwatch.measure.calibrate_blocks import MIN_TOKENS, Block, Cell, Design
 from specwatch.measure.calibrate_runs import Run
-from specwatch.measure.calibrate_stats import Estimate, added, percentile, ratio_of
+from specwatch.measure.calibrate_stats import Estimate, added, geometric_mean, percentile, ratio_of
 from specwatch.vllm.metrics import Counter
 
 SHARES = (0.5, 0.9, 0.99)
@@ -47,6 +47,9 @@ class Measured:
     """Mean tokens of a drafted step, bonus token included."""
     mean_k: float | None
     """Draft tokens ÷ drafts."""
+    mean_tpot: float
+    """Time per output token that the speedup rests on, by the server's own clock; percentiles are the client's."""
+    baseline_mean_tpot: float
     tpot: Mapping[float, float]
     baseline_tpot: Mapping[float, float]
     itl: Mapping[float, float]
@@ -90,6 +93,8 @@ def _measured(design: Design, runs: Mapping[Block, Run], k: int, cell: Cell) -> 
         acceptance_by_position=tuple(count / drafts for count in accepted) if drafts else (),
         acceptance_length=1 + _sum(drafted, Counter.ACCEPTED_TOKENS) / drafts if drafts else None,
         mean_k=_sum(drafted, Counter.DRAFT_TOKENS) / drafts if drafts else None,
+        mean_tpot=geometric_mean([run.tpot for run in drafted]),
+        baseline_mean_tpot=geometric_mean([run.tpot for run in plain]),
         tpot=_tpots(drafted),
         baseline_tpot=_tpots(plain),
         itl=_itls(drafted),

@@ -36,6 +36,8 @@ class Standing:
     """What the ends of its texts have that those of others have not."""
     key: str | None = None
     running: int = 0
+    shortened: int | None = None
+    """Tokens of its answers, whatever it is asked for."""
     fail_after: int | None = None
     """Answers after which it only fails."""
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -85,7 +87,7 @@ class Standing:
             return web.Response(status=500, text="out of luck")
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        prompt, most = body["prompt"], body["max_tokens"]
+        prompt, most = body["prompt"], self.shortened or body["max_tokens"]
         accepted = min(self.k, ACCEPTED.get(prompt.split()[0], 1))
         text = f"{zlib.crc32(prompt.encode()):08x}" * most
         text = text[: most - len(self.twist)] + self.twist
