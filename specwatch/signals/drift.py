@@ -1,37 +1,33 @@
-"""Has acceptance left its own normal? A one-sided CUSUM on over-dispersed counts.
+"""Has acceptance left its own normal, since when, by how much? A sequential test on over-dispersed counts.
 
-Requests have acceptances of their own, so tokens of one interval are correlated and binomial errors are several
-times too small. The detector therefore learns two things from the first blocks of traffic: the reference rate and
-the dispersion φ, by which the variance of a block exceeds the binomial one. Each later block of A accepted among N
-draft tokens gives
-
-    z = (r₀·N - A) / √(φ · N · r₀ · (1 - r₀))
-
-and the sum S ← max(0, S + z - ½) raises the alarm at THRESHOLD (Page 1954; slack of half a deviation).
+Traffic is cut into blocks. The first ones make the reference (``drift_reference``); every later one adds evidence for a
+fall and for a rise (``drift_evidence``). Only falls alarm. docs/drift.md has the reasons and what was measured.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
-SLACK = 0.5
-"""Standard deviations of fall that are let pass: the CUSUM is then best against a fall of one deviation."""
+from specwatch.signals.drift_evidence import CEILING, EVIDENCE, Change, Evidence, block_dispersion
+from specwatch.signals.drift_reference import Block, Reference
 
-THRESHOLD = 10.2
-"""One false alarm in 30 days of 15-second blocks, 172,800 of them. Siegmund 1985 gives a CUSUM's mean time to a
-false alarm as (e^{2kb} - 2kb - 1) / 2k² with b = threshold + 1.166; k = ½ and b = 11.37 reach it."""
+__all__ = ["CEILING", "EVIDENCE", "DriftDetector", "DriftReading", "DriftSettings"]
 
-CEILING = 1.5
-"""Score at which the sum stops growing, so that the alarm ends within ten blocks of normal traffic."""
+REFERENCE_BLOCKS = 5760
+"""Blocks after which the reference learns no more: a day of 15-second blocks. What moves slower than a day is then
+compared with that day, and not followed."""
 
-PROOF = 1.52
-"""39 / 25.7, the 5 % quantile of χ² with 39 degrees of freedom: with 40 blocks learned, the true dispersion is
-below this many times the estimated one in 95 % of cases."""
+HELD_BACK = 8
+"""The reference learns in portions of an eighth of itself, and each only after the next one looked healthy too: what
+a change brought is still outside when the change shows."""
 
-LEAST_SPREAD = 0.01
-"""Standard deviation of a block's rate below which no fall is worth an alarm, however steady the reference was."""
+UNDER_WAY = 0.5
+"""Score from which a change is told of: by then it is a few thousand to one, e^(EVIDENCE/2)."""
+
+STATE_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -41,9 +37,12 @@ class DriftSettings:
     block_seconds: float = 15.0
     """Least duration of a block."""
     block_drafts: float = 30.0
-    """Least drafts in a block: below it, one request decides the block's rate."""
+    """Least drafts in a block."""
+    block_trials: float = 15.0
+    """Least information in a block, in binomial trials that are worth as much (draft tokens over dispersion): one or
+    two requests are no sample. Holds once the dispersion was learned."""
     learn_blocks: int = 40
-    """Blocks that make the reference: ten minutes of traffic. PROOF belongs to this number."""
+    """Blocks before there is a score: ten minutes of traffic. The reference goes on learning while all is well."""
 
 
 @dataclass(frozen=True)
@@ -51,55 +50,60 @@ class DriftReading:
     """What the detector says after an update."""
 
     score: float | None
-    """Sum ÷ threshold: 1 raises the alarm, CEILING is the most. None while learning."""
+    """Evidence of a fall: 1 raises the alarm, CEILING is the most. None while learning."""
     reference: float | None
     """The acceptance rate taken as normal. None while learning."""
     since: float | None
-    """When the present fall began, where there is one: the last time the sum left zero."""
+    """When the change under way began, unix seconds: the likeliest moment. None where there is no change."""
     learned: float
-    """Share of the reference learned, 0 to 1."""
+    """Share learned of what it takes to have a score, 0 to 1."""
+    direction: str | None = None
+    """``fell`` or ``rose`` while a change is under way."""
+    rise_score: float | None = None
+    """Evidence of a rise, on the same scale; it alarms nobody."""
+    change: float | None = None
+    """Acceptance rate since ``since``, less the reference: -0.1 is a fall by ten points."""
+    change_low: float | None = None
+    change_high: float | None = None
+    """95 % interval of ``change``, over-dispersion and the reference's own error counted."""
+    dispersion: float | None = None
+    """Variance of a block's accepted tokens over the binomial one."""
+    regime_since: float | None = None
+    """When what the reference holds for (K, method, release) began to be seen, unix seconds."""
+    reference_name: str | None = None
+    """What a person called the reference."""
+    frozen: bool = False
+    """Whether the reference was fixed by hand."""
 
     @property
     def alarmed(self) -> bool:
-        """Whether acceptance has left its normal."""
+        """Whether acceptance has fallen from its normal, and has not come back."""
         return self.score is not None and self.score >= 1.0
 
 
-@dataclass(frozen=True)
-class _Block:
-    draft_tokens: float
-    accepted: float
-
-
-@dataclass(frozen=True)
-class _Reference:
-    rate: float
-    dispersion: float
-
-    def fall(self, block: _Block) -> float:
-        """Standard deviations by which a block lies below the reference."""
-        binomial = block.draft_tokens * self.rate * (1 - self.rate)
-        spread = max(math.sqrt(self.dispersion * binomial), LEAST_SPREAD * block.draft_tokens)
-        return (self.rate * block.draft_tokens - block.accepted) / spread
-
-
 class DriftDetector:
-    """Feed it every interval's counts; it remembers at most ``learn_blocks`` blocks."""
+    """Feed it every interval's counts. What it remembers does not grow."""
 
     def __init__(self, settings: DriftSettings | None = None) -> None:
         self._settings = settings or DriftSettings()
         self._regime: Hashable = None
-        self._begin()
+        self._regime_text = repr(None)
+        self._regime_since: float | None = None
+        self.relearn()
 
-    def _begin(self) -> None:
-        self._learning: list[_Block] = []
-        self._reference: _Reference | None = None
-        self._sum = 0.0
-        self._since: float | None = None
+    def relearn(self) -> None:
+        """Forget the reference and learn what comes from now on: the way to accept a new level."""
+        self._reference, self._waiting, self._recent = Reference(), Reference(), Reference()
+        self._falls, self._rises = Evidence(sign=-1.0), Evidence(sign=1.0)
+        self._frozen, self._name = False, None  # type: bool, str | None
         self._clear_block()
 
-    def _clear_block(self) -> None:
-        self._seconds = self._drafts = self._draft_tokens = self._accepted = 0.0
+    def freeze(self, name: str) -> None:
+        """Keep the present reference as it is, under a name. ValueError while there is none."""
+        if not self._has_learned:
+            raise ValueError("there is no reference to freeze yet: it is still being learned")
+        self._frozen, self._name = True, name
+        self._waiting, self._recent = Reference(), Reference()
 
     def update(
         self,
@@ -113,53 +117,158 @@ class DriftDetector:
         """Take in what happened in the ``seconds`` before ``at``.
 
         ``regime`` is whatever makes acceptance incomparable when it changes (K, method, release): a new one starts a
-        new reference instead of an alarm.
+        new reference instead of an alarm, also in place of a frozen one.
         """
-        if regime != self._regime:
-            self._regime = regime
-            self._begin()
+        if regime != self._regime or self._regime_since is None:
+            self._enter(regime, at - seconds)
         self._seconds += seconds
         self._drafts += drafts
         self._draft_tokens += draft_tokens
         self._accepted += accepted
-        if self._seconds >= self._settings.block_seconds and self._drafts >= self._settings.block_drafts:
+        if self._block_is_full():
             self._close_block(at)
         return self.reading()
 
     def reading(self) -> DriftReading:
         """The present state."""
-        learned = 1.0 if self._reference else len(self._learning) / self._settings.learn_blocks
+        if not self._has_learned:
+            share = self._reference.blocks / self._settings.learn_blocks
+            return DriftReading(None, None, None, share, regime_since=self._regime_since)
+        fall, rise = self._falls.score, self._rises.score
+        direction, change = self._under_way(fall, rise)
         return DriftReading(
-            score=self._sum / THRESHOLD if self._reference else None,
-            reference=self._reference.rate if self._reference else None,
-            since=self._since,
-            learned=learned,
+            score=fall,
+            reference=self._reference.rate,
+            since=change.since if change else None,
+            learned=1.0,
+            direction=direction,
+            rise_score=rise,
+            change=change.points if change else None,
+            change_low=change.points - change.margin if change else None,
+            change_high=change.points + change.margin if change else None,
+            dispersion=self._dispersion,
+            regime_since=self._regime_since,
+            reference_name=self._name,
+            frozen=self._frozen,
         )
 
+    def state(self) -> dict[str, Any]:
+        """Everything it knows, for JSON and ``restore``."""
+        return {
+            "version": STATE_VERSION,
+            "settings": asdict(self._settings),
+            "regime": self._regime_text,
+            "regime_since": self._regime_since,
+            "frozen": self._frozen,
+            "name": self._name,
+            "block": [self._seconds, self._drafts, self._draft_tokens, self._accepted],
+            "references": [part.state() for part in (self._reference, self._waiting, self._recent)],
+            "evidence": [self._falls.state(), self._rises.state()],
+        }
+
+    @classmethod
+    def restore(cls, settings: DriftSettings, state: Mapping[str, Any]) -> DriftDetector:
+        """The detector that told ``state``. ValueError, saying why, where it cannot go on from that."""
+        detector = cls(settings)
+        try:
+            if state["version"] != STATE_VERSION:
+                raise ValueError(f"it is of version {state['version']!r}, not {STATE_VERSION}")
+            if state["settings"] != asdict(settings):
+                raise ValueError("it was learned with other settings")
+            detector._take(state)
+        except (KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError) as problem:
+            raise ValueError(f"the state of drift cannot be used: {problem}") from None
+        return detector
+
+    def _take(self, state: Mapping[str, Any]) -> None:
+        block = [float(value) for value in state["block"]]
+        self._seconds, self._drafts, self._draft_tokens, self._accepted = block
+        self._reference, self._waiting, self._recent = (Reference.restore(part) for part in state["references"])
+        self._falls.restore(state["evidence"][0])
+        self._rises.restore(state["evidence"][1])
+        since, name = state["regime_since"], state["name"]
+        self._regime_text = str(state["regime"])
+        self._regime_since = None if since is None else float(since)
+        self._frozen, self._name = bool(state["frozen"]), None if name is None else str(name)
+        self._regime = _Unknown(self._regime_text)
+        if not all(math.isfinite(value) for value in _numbers(state)):
+            raise ValueError("it holds numbers that are not finite")
+        if self._has_learned:
+            self._tune()
+
+    def _enter(self, regime: Hashable, began: float) -> None:
+        text = repr(regime)
+        if text != self._regime_text or self._regime_since is None:
+            self._regime_since = began
+            self.relearn()
+        self._regime, self._regime_text = regime, text
+
+    @property
+    def _has_learned(self) -> bool:
+        return self._reference.blocks >= self._settings.learn_blocks
+
+    def _clear_block(self) -> None:
+        self._seconds = self._drafts = self._draft_tokens = self._accepted = 0.0
+
+    def _block_is_full(self) -> bool:
+        settings = self._settings
+        if self._seconds < settings.block_seconds or self._drafts < settings.block_drafts or self._draft_tokens <= 0:
+            return False
+        return not self._has_learned or self._draft_tokens >= settings.block_trials * self._dispersion
+
     def _close_block(self, at: float) -> None:
-        block, began = _Block(self._draft_tokens, self._accepted), at - self._seconds
+        block, began = Block(self._draft_tokens, self._accepted), at - self._seconds
         self._clear_block()
-        if self._reference is None:
-            self._learning.append(block)
-            if len(self._learning) >= self._settings.learn_blocks:
-                self._reference = _learn(self._learning)
-                self._learning = []
+        if not self._has_learned:
+            self._reference.learn(block)
+            if self._has_learned:
+                self._tune()
             return
-        before = self._sum
-        self._sum = min(max(0.0, before + self._reference.fall(block) - SLACK), CEILING * THRESHOLD)
-        if self._sum == 0.0:
-            self._since = None
-        elif before == 0.0:
-            self._since = began
+        dispersion = block_dispersion(self._reference, self._dispersion, block)
+        for evidence in (self._falls, self._rises):
+            evidence.add(began, block, self._reference, dispersion)
+        if not self._frozen and self._reference.blocks < REFERENCE_BLOCKS:
+            self._refine(block)
+
+    def _refine(self, block: Block) -> None:
+        """Let the reference learn from what came before the last portion, while nothing speaks of a change."""
+        if max(self._falls.score, self._rises.score) >= UNDER_WAY:
+            # What a change brought is no normal; a portion of it may be in hand already.
+            self._recent = Reference()
+            return
+        self._recent.learn(block)
+        if self._recent.blocks >= self._reference.blocks // HELD_BACK:
+            self._reference.merge(self._waiting)
+            self._waiting, self._recent = self._recent, Reference()
+            self._tune()
+
+    def _tune(self) -> None:
+        self._dispersion = self._reference.dispersion
+        self._falls.tune(self._reference)
+        self._rises.tune(self._reference)
+
+    def _under_way(self, fall: float, rise: float) -> tuple[str | None, Change | None]:
+        if max(fall, rise) < UNDER_WAY:
+            return None, None
+        falling = fall >= rise
+        change = (self._falls if falling else self._rises).change(self._reference)
+        return ("fell" if falling else "rose"), change
 
 
-def _learn(blocks: list[_Block]) -> _Reference:
-    """Pooled rate, and the upper bound of the dispersion that Pearson's statistic gives (quasi-binomial)."""
-    tokens = sum(block.draft_tokens for block in blocks)
-    rate = sum(block.accepted for block in blocks) / tokens
-    if rate in (0.0, 1.0):
-        return _Reference(rate, dispersion=1.0)
-    pearson = sum(
-        (block.accepted - rate * block.draft_tokens) ** 2 / (block.draft_tokens * rate * (1 - rate)) for block in blocks
-    )
-    return _Reference(rate, dispersion=max(1.0, PROOF * pearson / (len(blocks) - 1)))
+class _Unknown:
+    """Stands for a regime of which only the text was kept: equal to none, so that the text decides."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _numbers(state: Any) -> list[float]:
+    """Every number in a JSON value."""
+    if isinstance(state, (float, int)):
+        return [float(state)]
+    if isinstance(state, (list, tuple)):
+        return [number for part in state for number in _numbers(part)]
+    return [number for part in state.values() for number in _numbers(part)] if isinstance(state, Mapping) else []
