@@ -100,17 +100,21 @@ def _garbled(evidence: Evidence, peers: Peers) -> Finding | None:
     rate, reference = evidence.rate, evidence.reference
     if not evidence.fell or rate is None or reference is None or rate >= NOTHING_ACCEPTED:
         return None
-    if _at_deployment(evidence) or _new_prompts(evidence):
+    everywhere = peers.moved and not peers.stayed
+    if everywhere or _at_deployment(evidence) or _new_prompts(evidence) or not _prompts_known(evidence):
         return None
-    where = f" on {peers.name} alone of {peers.known + 1} replicas" if peers.stayed and not peers.moved else ""
+    if peers.stayed:
+        what = f"Outputs of {listed((peers.name,))} may be garbled, and of no other of {peers.known + 1} replicas"
+    else:
+        what = "Outputs may be garbled, or the traffic is of a kind that the draft does not know at all"
     return Finding(
         "outputs-garbled",
         Level.PROBLEM,
-        f"Outputs may be garbled{where}: acceptance fell from {reference:.1%} to {rate:.1%}{_for(evidence)}, on "
-        "every prompt at once, and prompts look as before.",
+        f"{what}: {_fall(evidence)}, on every prompt at once, and prompts look as before.",
         _rates(evidence),
         "Read some outputs and compare them with those of a server without speculation at temperature 0. If they are "
-        "sound, the draft is broken: check its files and restart. Hard traffic alone rarely takes acceptance this low.",
+        "sound, see whether clients send something new; if they do not, the draft is broken: check its files and "
+        "restart.",
     )
 
 
@@ -235,11 +239,7 @@ def _domain(evidence: Evidence, peers: Peers, prompts: Shift | None) -> Finding:
         who = f" on {len(peers.moved) + 1} of {total} replicas"
     else:
         who = f" on all {total} replicas"
-    looks = (
-        f", and prompts changed with it ({_described(prompts)})"
-        if prompts
-        else ", though prompts are as long as before"
-    )
+    looks = f", and prompts changed with it ({_described(prompts)})" if prompts else f", though {_looks(evidence)}"
     lasting = (
         evidence.changed_at is not None and evidence.now - evidence.changed_at >= LASTING * evidence.window_seconds
     )
@@ -254,13 +254,13 @@ def _domain(evidence: Evidence, peers: Peers, prompts: Shift | None) -> Finding:
 
 
 def _replica_off(evidence: Evidence, peers: Peers) -> Finding:
-    others = f"{len(peers.stayed)} of the {peers.known} others" if peers.moved else f"the {peers.known} others"
+    others = "the other one" if peers.known == 1 else f"{len(peers.stayed)} of the {peers.known} others"
     also = f" as on {listed(peers.moved)}" if peers.moved else ""
     return Finding(
         "replica-off",
         Level.PROBLEM,
-        f"{peers.name} is off{also}: its {_fall(evidence)} while {others} stayed at theirs, and its prompts are the "
-        "same.",
+        f"{listed((peers.name,))} is off{also}: its {_fall(evidence)} while {others} stayed as before, and "
+        f"{_looks(evidence)}.",
         (*_rates(evidence), Figure("replicas_stayed", float(len(peers.stayed)), "servers")),
         REPLICA_REMEDY,
     )
@@ -271,7 +271,7 @@ def _drifted(evidence: Evidence) -> Finding:
         "drifted",
         Level.PROBLEM,
         f"Acceptance left its normal: {_fall(evidence)}. Whether the traffic changed or this server is off cannot be "
-        "told: there is no second replica to compare with, and prompts are as long as before.",
+        f"told: there is no second replica to compare with, and {_looks(evidence)}.",
         _rates(evidence),
         "Ask whether clients changed temperature, template or kind of request; then compare draft, release and flags "
         "with the last deployment, and try a restart.",
@@ -287,6 +287,15 @@ _REASONS: tuple[Callable[[Evidence, Peers], Finding | None], ...] = (
     _traffic_or_replica,
 )
 """The narrowest first: each leaves what it cannot explain to the next."""
+
+
+def _prompts_known(evidence: Evidence) -> bool:
+    return evidence.workload is not None and evidence.workload.shift(Feature.PROMPT_LENGTH) is not None
+
+
+def _looks(evidence: Evidence) -> str:
+    """How prompts look where no shift is known."""
+    return "prompts are as long as before" if _prompts_known(evidence) else "what prompts looked like is not known yet"
 
 
 def _new_prompts(evidence: Evidence) -> Shift | None:

@@ -166,6 +166,12 @@ def test_acceptance_of_nothing_on_the_same_prompts_may_be_garbled_text():
     assert first(fallen(0.01)).code == "outputs-garbled"
 
 
+def test_while_prompts_are_not_known_nothing_is_said_of_them():
+    found = first(replace(fallen(0.01), workload=WorkloadReading(0.5)))
+    assert found.code == "drifted"
+    assert "not known yet" in found.text
+
+
 def test_acceptance_of_nothing_on_new_prompts_is_the_traffic():
     found = replace(fallen(0.01), workload=WorkloadReading(1.0, 200, (LONGER_PROMPTS,)))
     assert first(found).code == "traffic-changed"

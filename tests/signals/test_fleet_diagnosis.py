@@ -48,7 +48,17 @@ def test_one_replica_alone_is_named_and_the_others_are_healthy():
     found = first({"a": fell(), "b": server(), "c": server()})
     assert [finding.code for finding in found.values()] == ["replica-off", "healthy", "healthy"]
     assert found["a"].text.startswith("a is off")
-    assert "2 others stayed" in found["a"].text
+    assert "2 of the 2 others stayed" in found["a"].text
+
+
+def test_a_name_of_any_length_is_cut_in_the_sentence():
+    found = first({"x" * 5000: fell(), "b": server()})
+    assert "x" * 40 + " is off" in found["x" * 5000].text
+    assert "the other one stayed" in found["x" * 5000].text
+
+
+def test_all_falling_to_next_to_nothing_together_is_the_traffic():
+    assert first({name: fell(0.01) for name in "abc"})["a"].code == "traffic-changed"
 
 
 def test_two_of_five_name_each_other():
@@ -87,4 +97,4 @@ def test_nobody_is_no_fleet():
 def test_a_garbled_replica_is_named_among_others(count: int):
     found = first({"a": fell(0.01), **{f"r{i}": server() for i in range(count)}})
     assert found["a"].code == "outputs-garbled"
-    assert f"a alone of {count + 1} replicas" in found["a"].text
+    assert found["a"].text.startswith(f"Outputs of a may be garbled, and of no other of {count + 1} replicas")
