@@ -16,7 +16,7 @@ PYTHON ?= $(shell for python in python3.11 python3.14 python3.13 python3.12 pyth
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv vllm demo test test-fast test-pythons test-programs lint format generate check-generated \
-	screenshots wheel clean
+	screenshots panels check-schema wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,12 @@ check-generated: generate ## Fail when the committed ones are not what the code 
 
 screenshots: $(VENV)/.project test-programs ## Take the pictures that the README shows
 	$(PY) -m tools.screenshots
+
+panels: $(VENV)/.project test-programs ## Draw the dashboards with Grafana's components (ARGS=--all: every scene)
+	$(PY) -m tools.grafana.panels $(ARGS)
+
+check-schema: $(VENV)/.project ## Check dashboards/ against the schema that Grafana is built with (needs npm)
+	$(PY) -m tools.grafana.schema
 
 wheel: $(VENV)/.project ## Build dist/specwatch-*.whl
 	$(PY) -m build --wheel
