@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from specwatch.lint import alerts, arithmetic, names
+from specwatch.lint import alerts, arithmetic, layout, names
 from specwatch.lint.book import Book
 from specwatch.lint.findings import Finding
 from specwatch.lint.site import Site
@@ -32,6 +32,7 @@ OF_TREES: tuple[Callable[[Site], Iterator[Finding]], ...] = (
 OF_SOURCES: tuple[Callable[[Source, Book], Iterator[Finding]], ...] = (
     names.in_alertmanager,
     alerts.lost_labels_in_inhibitions,
+    layout.in_dashboards,
 )
 """Checks of what is no expression."""
 

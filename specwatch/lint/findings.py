@@ -161,6 +161,55 @@ PERCENT = Code(
     "A ratio from 0 to 1 is compared with a percentage",
     "Whatever happens, the comparison comes out the same: the alert never fires, or always does.",
 )
+SHARED_ID = Code(
+    "SW301",
+    "shared-panel-id",
+    Level.ERROR,
+    "Two panels of a dashboard have one id",
+    "Links to a panel, its full view and what embeds it name the id: they open the other one.",
+)
+OVERLAP = Code(
+    "SW302",
+    "overlapping-panels",
+    Level.WARNING,
+    "Two panels lie over one another",
+    "Grafana moves one of them away, and not always the same one: the dashboard looks different from what was meant.",
+)
+FIXED_SOURCE = Code(
+    "SW303",
+    "fixed-data-source",
+    Level.NOTE,
+    "The panel asks a data source that one Grafana alone has",
+    "In any other Grafana, and after the data source was made anew, the panel finds nothing.",
+)
+NO_UNIT = Code(
+    "SW304",
+    "missing-unit",
+    Level.NOTE,
+    "The values have no unit",
+    "Seconds look like milliseconds, and 0.6 like a share of one per cent.",
+)
+NO_DESCRIPTION = Code(
+    "SW305",
+    "missing-description",
+    Level.NOTE,
+    "Nothing says what the panel is for",
+    "Whoever is woken sees a line and does not know what it means, or what to do about it.",
+)
+NO_LEGEND = Code(
+    "SW306",
+    "missing-legend",
+    Level.NOTE,
+    "Series are called by all of their labels",
+    "vLLM's series have long labels that are alike: which line is which server cannot be read.",
+)
+MANY_QUERIES = Code(
+    "SW307",
+    "many-queries",
+    Level.NOTE,
+    "The panel asks more queries than a reader tells apart",
+    "Each of them is answered at every refresh, for everybody who looks.",
+)
 NOT_PARSED = Code(
     "SW901",
     "not-parsed",
@@ -188,6 +237,13 @@ CODES = (
     NO_ABSENT,
     DEAD_LINK,
     PERCENT,
+    SHARED_ID,
+    OVERLAP,
+    FIXED_SOURCE,
+    NO_UNIT,
+    NO_DESCRIPTION,
+    NO_LEGEND,
+    MANY_QUERIES,
     NOT_PARSED,
 )
 

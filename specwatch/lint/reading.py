@@ -10,7 +10,8 @@ from pathlib import Path
 from specwatch.errors import InputError
 from specwatch.lint.documents import Mapping, Node, Scalar, Sequence, Text, read, walk
 from specwatch.lint.expressions import Expression
-from specwatch.lint.sources import Inhibition, Kind, Query, Rule, Source
+from specwatch.lint.panels import panels
+from specwatch.lint.sources import Inhibition, Kind, Panel, Query, Rule, Source
 
 LARGEST_FILE = 8 * 2**20
 """Bytes of a file that is read; a cluster's rules or a dashboard take a tenth of it."""
@@ -87,6 +88,7 @@ class _Found:
         self.rules: list[Rule] = []
         self.queries: list[Query] = []
         self.inhibitions: list[Inhibition] = []
+        self.panels: list[Panel] = []
         self.mentions: list[Scalar] = []
 
     def source(self, file: str, text: Text, within: str = "", first_line: int = 1, by_line: bool = True) -> Source:
@@ -98,6 +100,7 @@ class _Found:
             tuple(self.rules),
             tuple(self.queries),
             tuple(self.inhibitions),
+            tuple(self.panels),
             tuple(self.mentions),
             within,
             first_line,
@@ -127,6 +130,7 @@ class _Found:
     def dashboard(self, document: Mapping) -> None:
         """Every expression of a dashboard, whatever its schema's version."""
         for body in _bodies(document):
+            self.panels += panels(body)
             for _, value in body.entries:
                 self._expressions(value, "")
 

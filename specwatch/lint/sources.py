@@ -58,6 +58,26 @@ class Inhibition:
 
 
 @dataclass(frozen=True)
+class Panel:
+    """A panel of a dashboard, with what people see of it beside its values."""
+
+    title: Scalar
+    kind: str
+    """Grafana's type: timeseries, stat and so on."""
+    path: str
+    group: int
+    """Panels of one group share a grid: those of the dashboard, or of one row that is closed."""
+    id: str
+    place: tuple[float, float, float, float] | None
+    """Left, top, width and height in the grid."""
+    source: Scalar | None
+    """The data source that it names."""
+    has_unit: bool
+    is_described: bool
+    queries: tuple[Query, ...]
+
+
+@dataclass(frozen=True)
 class Source:
     """What one file holds, or one file within a ConfigMap."""
 
@@ -68,6 +88,7 @@ class Source:
     queries: tuple[Query, ...] = ()
     """Those that belong to no rule."""
     inhibitions: tuple[Inhibition, ...] = ()
+    panels: tuple[Panel, ...] = ()
     mentions: tuple[Scalar, ...] = ()
     """Values of an Alertmanager configuration that speak of vLLM."""
     within: str = ""

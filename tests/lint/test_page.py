@@ -14,12 +14,15 @@ from tests.support.lint import codes
 from tests.support.programs import ROOT
 
 PAGE = (ROOT / "docs" / "lint.md").read_text()
-EXAMPLES = re.findall(r"^### (SW\d{3}).*?```(?:promql|yaml)\n# found\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL)
+EXAMPLES = re.findall(r"^### (SW\d{3}).*?```(?:promql|yaml|json)\n# found\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL)
 """Code and text of each example."""
 
 
 def rule_of(example: str) -> str:
-    """A file with an example in it: PromQL, or keys of a rule."""
+    """A file with an example in it: panels of a dashboard, PromQL, or keys of a rule."""
+    if example.startswith("{"):
+        panels = re.sub(r"\}\n\{", "},\n{", example.strip())
+        return f'{{"title": "A dashboard", "panels": [{panels}]}}'
     keys = yaml.safe_load(example) if re.match(r"\w+:\s", example) else {"expr": re.sub(r"    # .*", "", example)}
     rule = {"alert": "A", "expr": "vllm:num_requests_waiting > 9", **keys}
     return json.dumps({"groups": [{"name": "g", "rules": [rule]}]})
