@@ -50,7 +50,7 @@ def write_blocks(promtool: Path, folder: Path, samples: Iterable[str]) -> None:
         with file.open("w", encoding="utf-8") as text:
             text.writelines(samples)
             text.write("# EOF\n")
-        command = [promtool, "tsdb", "create-blocks-from", "openmetrics", "--quiet", file, folder]
+        command = [str(promtool), "tsdb", "create-blocks-from", "openmetrics", "--quiet", str(file), str(folder)]
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE)
     finally:
         file.unlink(missing_ok=True)

@@ -175,7 +175,7 @@ async def recorded_fleet(
     ages = ["--storage.tsdb.retention.time=100y"]
     async with prometheus(folder, {}, flags=ages, binary=binary) as server:
         start, end = f"{NOW - TODAY:.0f}", f"{NOW:.0f}"
-        command = [promtool(), "tsdb", "create-blocks-from", "rules", f"--start={start}", f"--end={end}"]
+        command = [str(promtool()), "tsdb", "create-blocks-from", "rules", f"--start={start}", f"--end={end}"]
         command += ["--eval-interval=30s", f"--url={server.url}", f"--output-dir={data}", str(rules)]
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     async with prometheus(folder, {}, flags=ages, binary=binary) as server:
