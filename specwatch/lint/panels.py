@@ -58,7 +58,7 @@ def _place(node: Mapping) -> tuple[float, float, float, float] | None:
 
 def _source(node: Node | None) -> Scalar | None:
     found = node.get("uid") if isinstance(node, Mapping) else node
-    return found if isinstance(found, Scalar) else None
+    return found if isinstance(found, Scalar) and found.value != "null" else None
 
 
 def _has_unit(node: Mapping) -> bool:
