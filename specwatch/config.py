@@ -10,12 +10,28 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from specwatch.errors import InputError
 
 LARGEST_FILE = 2**20
 """Bytes of a configuration file: a thousand targets take a tenth of it."""
+
+
+def seconds(value: Any) -> Any:
+    """Seconds from ``90s``, ``10m``, ``1h`` or ``2d``; anything else stays for the model to convert."""
+    unit = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}.get(value[-1:]) if isinstance(value, str) else None
+    try:
+        return float(value[:-1]) * unit if unit else value
+    except ValueError:
+        raise ValueError("Input should be a duration such as 10m, 1h or 2d") from None
+
+
+def temperature(value: float) -> float:
+    """A sampling temperature that vLLM takes as it is."""
+    if value != 0 and not 0.01 <= value <= 2:
+        raise ValueError("a temperature is 0, or from 0.01 (vLLM raises smaller ones to that) to 2")
+    return value
 
 
 class SidecarConfig(BaseModel):
@@ -29,6 +45,12 @@ class SidecarConfig(BaseModel):
     interval: Annotated[float, Field(ge=0.2, le=3600)] = 5.0
     timeout: Annotated[float, Field(gt=0, le=600)] = 5.0
     launch_record: Path | None = None
+    state_file: Path | None = None
+    verify_every: Annotated[float, BeforeValidator(seconds), Field(ge=60, le=30 * 86_400)] | None = None
+    verify_temperature: tuple[Annotated[float, AfterValidator(temperature)], ...] = (0.0, 1.0)
+    verify_tokens: Annotated[int, Field(ge=64, le=10_000)] = 256
+    verify_prompts: Path | None = None
+    verify_token_file: Path | None = None
     num_speculative_tokens: Annotated[int, Field(ge=1, le=64)] | None = None
     draft_cost: Annotated[float, Field(ge=0, le=10)] | None = None
     slack_webhook_file: Path | None = None

@@ -14,7 +14,7 @@ BELOW_EACH = LEAVES | {"signals"}
 MAY_IMPORT = {
     "__main__": {"cli"},
     "cli": BELOW_EACH | {"sidecar", "generate", "measure", "lab", "alerting", "collect", "lint", "push"},
-    "sidecar": BELOW_EACH | {"alerting", "collect"},
+    "sidecar": BELOW_EACH | {"alerting", "collect", "measure"},
     "generate": BELOW_EACH | {"alerting", "collect"},
     "measure": BELOW_EACH | {"alerting", "collect"},
     "lab": BELOW_EACH | {"alerting", "collect", "measure"},

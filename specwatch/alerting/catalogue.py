@@ -45,6 +45,7 @@ STATES = {
     "speculation_configured": "1 when the target exports speculation counters, 0 when it serves without.",
     "drift_score": "How far acceptance has fallen from its own normal; 1 raises the alarm.",
     "last_position_worth": "Acceptance at the last draft position ÷ cost of a draft token; below 1 it does not pay.",
+    "losslessness_distorted": "1 when the target's text was last found not to follow its model, 0 when it was sound.",
 }
 """What an alert may compare besides signals: exported by the sidecar as ``specwatch_<name>``."""
 
@@ -187,6 +188,21 @@ ALERTS: tuple[Alert, ...] = (
             "On {target} ({model}) the last draft position brings {value} times the tokens that drafting it costs "
             "(alarm below {threshold}): K is too large for this traffic. Restart with a smaller "
             "num_speculative_tokens; acceptance by position shows where it still pays."
+        ),
+    ),
+    Alert(
+        # Output that is wrong is no matter of cost: it wakes somebody, and the check's own error rate is its duration.
+        name="SpeculationDistortsOutput",
+        signal="losslessness_distorted",
+        comparison=Comparison.EQUALS,
+        threshold=1.0,
+        for_seconds=0.0,
+        severity=Severity.PAGE,
+        summary="{target} writes what its model does not say",
+        description=(
+            "{target} ({model}) was given prompts and then scored its own text: that does not follow the model, so the "
+            "rejection sampler, a kernel or a sampling setting distorts it. Users get wrong answers, and acceptance "
+            "cannot tell. Serve without speculation, then see with specwatch verify at which temperatures it happens."
         ),
     ),
     Alert(

@@ -23,6 +23,18 @@ from specwatch.errors import InputError
 @click.option(
     "--launch-record", type=click.Path(path_type=Path), help="Record that specwatch launch wrote: K, method, sizes."
 )
+@click.option(
+    "--state-file", type=click.Path(path_type=Path), help="Keeps what drift has learned over restarts; made if absent."
+)
+@click.option("--verify-every", metavar="DURATION", help="Test with a few tokens, this often, that text is lossless.")
+@click.option(
+    "--verify-temperature", type=float, multiple=True, metavar="T", help="Of those tests; repeat.  [default: 0, 1]"
+)
+@click.option("--verify-tokens", type=int, metavar="N", help="Tokens of a test at each temperature.  [default: 256]")
+@click.option(
+    "--verify-prompts", type=click.Path(path_type=Path), metavar="FILE.jsonl", help="Prompts for them, not our own."
+)
+@click.option("--verify-token-file", type=click.Path(path_type=Path), help="File holding the servers' API key.")
 @click.option("--num-speculative-tokens", type=int, metavar="K", help="K, where neither page nor record shows it (V0).")
 @click.option(
     "--draft-cost", type=float, metavar="C", help="Time of a draft token ÷ a plain target step, if you know it."

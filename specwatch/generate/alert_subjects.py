@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from specwatch.alerting.catalogue import Alert
 from specwatch.generate.promql import INSTANCE_LABEL, POSITION, V1_ONLY, Level, duration, number, quoted
@@ -93,13 +94,13 @@ def _sidecar_absent(config: RulesConfig) -> Subject:
     return Subject(f"absent({up})", ("job",), target="job", on_dashboard=False, guards=(f"on () {before}",))
 
 
-def _drift_score(config: RulesConfig) -> Subject:
-    """The sidecar's score under the labels of the server it speaks of, so that routes and inhibitions meet it.
+def _told_by_sidecar(state: str, config: RulesConfig) -> Subject:
+    """A state that the sidecar tells, under the labels of its server, so that routes and inhibitions meet it.
 
     The sidecar calls a target by host and port, as Prometheus does, unless it was given another name.
     """
-    score = f"specwatch_drift_score{{{_sidecar(config)}}}"
-    of_server = f'label_replace({score}, "instance", "$1", "target", "(.+)")'
+    told = f"specwatch_{state}{{{_sidecar(config)}}}"
+    of_server = f'label_replace({told}, "instance", "$1", "target", "(.+)")'
     job = quoted(config.vllm_job.replace("$", "$$"))
     of_job = f'label_replace(\n    {of_server},\n    "job", {job}, "", ""\n  )'
     labels = Level.INSTANCE.labels
@@ -176,7 +177,8 @@ def _mangled_series(config: RulesConfig) -> Subject:
 
 _STATES: Mapping[str, Callable[[RulesConfig], Subject]] = {
     "target_up": _target_up,
-    "drift_score": _drift_score,
+    "drift_score": partial(_told_by_sidecar, "drift_score"),
+    "losslessness_distorted": partial(_told_by_sidecar, "losslessness_distorted"),
     "last_position_worth": _last_position_worth,
     "share_of_last_week": _share_of_last_week,
     "share_of_model": _share_of_model,

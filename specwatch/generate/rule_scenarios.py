@@ -129,13 +129,22 @@ def _replica_off(entry: Alert, config: RulesConfig, steps: int) -> Firing:
 
 
 def _drifted(entry: Alert, config: RulesConfig, steps: int) -> Firing:
-    score = config.threshold(entry)
+    return _told_by_sidecar(entry, config, steps, before=config.threshold(entry) / 2)
+
+
+def _distorted(entry: Alert, config: RulesConfig, steps: int) -> Firing:
+    return _told_by_sidecar(entry, config, steps, before=0.0)
+
+
+def _told_by_sidecar(entry: Alert, config: RulesConfig, steps: int, before: float) -> Firing:
+    """A state of the sidecar that reaches the threshold."""
+    value = config.threshold(entry)
     own = {"instance": SIDECAR, "job": config.specwatch_job, "model_name": MODEL, "target": SERVER}
     return Firing(
-        series=[named("specwatch_drift_score", own, levels([(4, score / 2), (steps - 4, score)]))],
+        series=[named(f"specwatch_{entry.signal}", own, levels([(4, before), (steps - 4, value)]))],
         begins=5,
         labels=of_server(config),
-        value=score,
+        value=value,
         fields={"target": SERVER, "model": MODEL},
     )
 
@@ -281,6 +290,7 @@ _SCENARIOS: Mapping[str, Callable[[Alert, RulesConfig, int], Firing]] = {
     "estimated_speedup": _slower_than_none,
     "draft_coverage": _not_drafting,
     "drift_score": _drifted,
+    "losslessness_distorted": _distorted,
     "last_position_worth": _last_positions,
     "target_up": _target_down,
     "share_of_model": _replica_off,

@@ -1,0 +1,134 @@
+"""Checks of losslessness at a low rate: pooled until they conclude, bounded, and never two at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from benchmarks import verify_samplers
+from specwatch.collect.targets import parse
+from specwatch.sidecar.losslessness import CheckSettings, LosslessnessChecks, families
+from tests.support.scoring_server import ScoringServer, scoring
+
+PROMPTS = tuple(f"prompt {number}" for number in range(10))
+
+
+def checks(url, **changes):
+    target = parse(f"gpu-a={url}")
+    settings = CheckSettings(**({"every": 3600.0, "prompts": PROMPTS} | changes))
+    return LosslessnessChecks([target], settings, now=lambda: 1000.0), target
+
+
+def exported(watched):
+    """Values of every series, by name and labels."""
+
+    class Page(Collector):
+        def collect(self):
+            return families(watched)
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Page())
+    page = generate_latest(registry).decode()
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+
+
+async def test_nothing_is_known_before_the_first_verdict():
+    watched, _ = checks("http://127.0.0.1:9")
+    assert watched.distorted("gpu-a") is None
+    assert watched.distorted("unknown") is None
+
+
+async def test_checks_are_pooled_until_they_conclude_sound():
+    async with scoring(ScoringServer()) as url:
+        watched, target = checks(url)
+        await watched.check(target)
+        state = watched.states["gpu-a"].temperatures
+        assert watched.distorted("gpu-a") is False
+        # At 0 a hundred tokens are enough, at 1 it takes several checks of 256.
+        assert (state[0.0].tokens, state[0.0].verdict_at) == (128, 1000.0)
+        assert (state[1.0].tokens, state[1.0].verdict) == (256, None)
+        for _ in range(5):
+            await watched.check(target)
+    assert state[1.0].verdict.value == "sound"
+    assert state[1.0].tokens <= 6 * 256
+
+
+async def test_distortion_is_known_after_one_check_and_forgotten_when_the_text_is_sound_again():
+    behaviour = ScoringServer(sampler=verify_samplers.garbage(1.0))
+    async with scoring(behaviour) as url:
+        watched, target = checks(url)
+        await watched.check(target)
+        assert watched.distorted("gpu-a") is True
+        behaviour.sampler = verify_samplers.lossless
+        for _ in range(6):
+            await watched.check(target)
+        assert watched.distorted("gpu-a") is False
+
+
+async def test_a_check_asks_one_thing_at_a_time_and_for_no_more_tokens_than_allowed():
+    behaviour = ScoringServer()
+    async with scoring(behaviour) as url:
+        watched, target = checks(url, tokens=128)
+        await watched.check(target)
+    texts = [body for body in behaviour.asked if "prompt_logprobs" not in body]
+    assert sum(body["max_tokens"] for body in texts) <= 2 * 128
+    assert behaviour.most_under_way == 1
+
+
+async def test_a_model_with_short_answers_is_not_asked_for_ever():
+    behaviour = ScoringServer(answer_tokens=2)
+    async with scoring(behaviour) as url:
+        watched, target = checks(url)
+        await watched.check(target)
+    assert len([body for body in behaviour.asked if "prompt_logprobs" not in body]) == 8
+
+
+async def test_text_that_nothing_was_drafted_for_gives_no_verdict():
+    async with scoring(ScoringServer(drafts=False)) as url:
+        watched, target = checks(url, temperatures=(0.0,))
+        await watched.check(target)
+    assert watched.distorted("gpu-a") is None
+    assert exported(watched)["specwatch_losslessness_verdicts_total", "gpu-a", "0", "inconclusive"] == 1
+
+
+async def test_a_server_that_cannot_be_asked_is_counted_and_logged_once(caplog):
+    watched, target = checks("http://127.0.0.1:9")
+    await watched.check(target)
+    await watched.check(target)
+    page = exported(watched)
+    assert page["specwatch_losslessness_checks_total", "gpu-a"] == 2
+    assert page["specwatch_losslessness_check_failures_total", "gpu-a"] == 2
+    assert len([record for record in caplog.records if "losslessness not checked" in record.message]) == 1
+    assert watched.distorted("gpu-a") is None
+
+
+async def test_what_the_checks_did_is_exported():
+    async with scoring(ScoringServer(sampler=verify_samplers.garbage(1.0))) as url:
+        watched, target = checks(url)
+        await watched.check(target)
+    page = exported(watched)
+    assert page["specwatch_losslessness_verdicts_total", "gpu-a", "1", "distorted"] == 1
+    assert page["specwatch_losslessness_verdicts_total", "gpu-a", "0", "sound"] == 1
+    assert page["specwatch_losslessness_tokens_total", "gpu-a", "0"] == 128
+    assert page["specwatch_losslessness_verdict_timestamp_seconds", "gpu-a", "1"] == 1000.0
+    assert page["specwatch_losslessness_evidence_ratio", "gpu-a", "1"] == 0.0
+
+
+async def test_checks_go_on_until_they_are_cancelled():
+    async with scoring(ScoringServer()) as url:
+        watched, _ = checks(url, every=0.01, temperatures=(0.0,), tokens=64)
+        task = asyncio.create_task(watched.run())
+        while watched.states["gpu-a"].checks < 3:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert watched.states["gpu-a"].failures == 0
