@@ -65,16 +65,21 @@ def show(console: Console, result: Result) -> None:
 
 
 def _table(cells: Sequence[Measured]) -> Table:
-    table = Table(box=SIMPLE_HEAD, title="Speedup by domain, K and concurrency", title_justify="left")
+    table = Table(
+        box=SIMPLE_HEAD,
+        title="Speedup by domain, K and concurrency; 95 % intervals, TPOT in ms",
+        title_justify="left",
+        pad_edge=False,
+    )
     table.add_column("domain, K", no_wrap=True)
     failed = any(cell.errors for cell in cells)
     for name in (
         "conc.",
         "speedup",
-        "95 % interval",
-        "length",
+        "interval",
+        "tokens",
         "TPOT",
-        "without",
+        "plain",
         "equal",
         *(["failed"] if failed else []),
     ):
@@ -103,7 +108,7 @@ def _table(cells: Sequence[Measured]) -> Table:
 
 def _mixed(result: Result) -> Table:
     shares = ", ".join(f"{name} {share:.0%}" for name, share in result.shares.items())
-    table = Table(box=SIMPLE_HEAD, title=f"All traffic together ({shares})", title_justify="left")
+    table = Table(box=SIMPLE_HEAD, title=f"All traffic together ({shares})", title_justify="left", pad_edge=False)
     table.add_column("conc.", justify="right")
     for k in result.design.ks:
         table.add_column(f"K {k}", justify="right")
@@ -124,4 +129,4 @@ def _interval(speedup: Estimate) -> str:
 
 
 def _milliseconds(seconds: float | None) -> str:
-    return "" if seconds is None else f"{1000 * seconds:.3g} ms"
+    return "" if seconds is None else f"{1000 * seconds:.3g}"

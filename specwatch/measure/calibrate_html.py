@@ -16,11 +16,19 @@ from specwatch.measure.calibrate_words import costs, crossings, recommendation
 STYLE = Path(__file__).with_name("calibrate.css")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Nothing is fetched and nothing runs, whatever a domain or model is called."""
-COLUMNS = (
-    *("K", "requests at a time", "speedup", "95 % interval", "tokens a step", "accepted by position"),
-    *("TPOT p50", "without", "TPOT p99", "without", "ITL p50", "ITL p99", "tokens/s", "without"),
-    *("equal texts", "part after", "failed"),
+GROUPS = (
+    ("", ("K", "requests at a time")),
+    ("Speedup", ("", "95 % interval")),
+    ("Draft tokens accepted", ("by position, %", "tokens a step")),
+    ("TPOT, ms: mean", ("with", "without")),
+    ("p99, client", ("with", "without")),
+    ("ITL, ms: p50", ("with", "without")),
+    ("p99", ("with", "without")),
+    ("Tokens/s", ("with", "without")),
+    ("Texts", ("equal", "part after")),
+    ("", ("failed",)),
 )
+"""Columns under their common headings; with and without speculation."""
 
 
 def report(result: Result) -> str:
@@ -63,11 +71,10 @@ def _list(lines: Iterable[str]) -> str:
 
 
 def _charts(result: Result) -> list[str]:
-    names = [domain.name for domain in result.design.domains]
-    drawn = [(name, _lines(result, name)) for name in names]
-    if len(names) > 1:
+    drawn = [(domain.name, _lines(result, domain.name)) for domain in result.design.domains]
+    if len(drawn) > 1:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in result.shares.items())
-        drawn.append((f"All together: {shares}", _mixed_lines(result)))
+        drawn.insert(0, (f"All together: {shares}", _mixed_lines(result)))
     axes = scale([line for _, lines in drawn for line in lines])
     return [_figure(name, lines, axes) for name, lines in drawn]
 
@@ -108,7 +115,8 @@ def _domain(result: Result, name: str) -> list[str]:
 
 
 def _table(cells: Sequence[Measured]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in COLUMNS)
+    groups = "".join(f'<th colspan="{len(names)}" scope="colgroup">{title}</th>' for title, names in GROUPS)
+    head = "".join(f'<th scope="col">{name}</th>' for _, names in GROUPS for name in names)
     rows = []
     before = None
     for cell in cells:
@@ -116,7 +124,7 @@ def _table(cells: Sequence[Measured]) -> str:
         before = cell.k
         values = "".join(f"<td>{value}</td>" for value in _row(cell, first))
         rows.append(f'<tr class="first">{values}</tr>' if first else f"<tr>{values}</tr>")
-    return f'<div class="scroll"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
+    return f'<div class="scroll"><table><tr class="groups">{groups}</tr><tr>{head}</tr>{"".join(rows)}</table></div>'
 
 
 def _row(cell: Measured, first: bool) -> list[str]:
@@ -127,10 +135,12 @@ def _row(cell: Measured, first: bool) -> list[str]:
         str(cell.cell.concurrency),
         f'<b class="{kind}">{speedup.value:.2f} ×</b>',
         "" if speedup.low is None else f"{speedup.low:.2f} to {speedup.high:.2f}",
+        " ".join(f"{100 * share:.0f}" for share in cell.acceptance_by_position),
         "" if cell.acceptance_length is None else f"{cell.acceptance_length:.2f}",
-        " ".join(f"{share:.0%}" for share in cell.acceptance_by_position),
-        *(_milliseconds(values.get(share)) for share in (0.5, 0.99) for values in (cell.tpot, cell.baseline_tpot)),
-        *(_milliseconds(cell.itl.get(share)) for share in (0.5, 0.99)),
+        _milliseconds(cell.mean_tpot),
+        _milliseconds(cell.baseline_mean_tpot),
+        *(_milliseconds(values.get(0.99)) for values in (cell.tpot, cell.baseline_tpot)),
+        *(_milliseconds(values.get(share)) for share in (0.5, 0.99) for values in (cell.itl, cell.baseline_itl)),
         f"{cell.tokens_per_second:,.0f}",
         f"{cell.baseline_tokens_per_second:,.0f}",
         f"{texts.equal} of {texts.compared}" if texts else "",
@@ -146,7 +156,7 @@ def _failed(cell: Measured) -> str:
 
 
 def _milliseconds(seconds: float | None) -> str:
-    return "" if seconds is None else f"{1000 * seconds:.3g} ms"
+    return "" if seconds is None else f"{1000 * seconds:.3g}"
 
 
 def _method(result: Result) -> str:

@@ -137,7 +137,7 @@ async def settled(session: aiohttp.ClientSession, url: str, before: Counts, requ
     deadline = loop.time() + SETTLE_SECONDS
     while True:
         added = (await count(session, url)).since(before)
-        finished = added.counters.get(Counter.FINISHED_REQUESTS, 0.0)
+        finished = added.counters.get(Counter.FINISHED_REQUESTS, requests)
         if (finished >= requests and added.running == 0) or loop.time() >= deadline:
             return added
         await asyncio.sleep(SETTLE_PAUSE)
@@ -174,7 +174,8 @@ async def _asked(session: aiohttp.ClientSession, method: str, url: str, body: Ma
         async with session.request(method, url, json=body, timeout=timeout, allow_redirects=False) as response:
             raw = await response.content.read(MODELS_BYTES)
             if response.status != 200:
-                raise InputError(f"the server answers {url} with HTTP {response.status}")
+                wanted = "; it wants a key: --api-key-file" if response.status in (401, 403) else ""
+                raise InputError(f"the server answers {url} with HTTP {response.status}{wanted}")
             return json.loads(raw)
     except (aiohttp.ClientError, asyncio.TimeoutError, ValueError) as problem:
         raise InputError(f"{url}: {str(problem) or type(problem).__name__}") from None

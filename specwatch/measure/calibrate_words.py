@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specwatch.measure.calibrate_advice import Crossover
 from specwatch.measure.calibrate_result import Result
 
 
 def crossings(result: Result) -> list[str]:
-    """Up to where speculation pays, by K and domain."""
+    """Up to where speculation pays, a sentence a domain."""
     largest = result.design.ladder[-1]
-    return [f"K {each.k}, {each.domain}: {_where(each, largest)}." for each in result.crossovers]
+    lines = []
+    for domain in result.design.domains:
+        ks: dict[str, list[str]] = {}
+        for each in result.crossovers:
+            if each.domain == domain.name:
+                ks.setdefault(_where(each.concurrency, largest), []).append(f"K {each.k}")
+        parts = [f"{' and '.join(names)} {where}" if len(ks) > 1 else where for where, names in ks.items()]
+        lines.append(f"{domain.name}: {'; '.join(parts)}.")
+    return lines
 
 
-def _where(crossover: Crossover, largest: int) -> str:
-    if crossover.concurrency is None:
-        return f"pays up to {largest} requests at a time, the most that was measured"
-    if crossover.concurrency == 1:
+def _where(concurrency: int | None, largest: int) -> str:
+    if concurrency is None:
+        return f"faster up to {largest} requests at a time, the most that was measured"
+    if concurrency == 1:
         return "slower than no speculation at every load"
-    return f"slower than no speculation from {crossover.concurrency} requests at a time on"
+    return f"slower than no speculation from {concurrency} requests at a time on"
 
 
 def costs(result: Result) -> list[str]:

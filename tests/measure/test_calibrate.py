@@ -174,7 +174,7 @@ def test_a_file_that_is_no_unfinished_calibration_is_refused_and_kept(tmp_path, 
         (Standing(), Standing(k=3, foreign_tokens=2), "other traffic during the run: it generated "),
         (Standing(running=2), Standing(k=3), "2 requests of somebody else run on it"),
         (Standing(status=500), Standing(k=3), "4 of 4 requests failed, the last one with: http"),
-        (Standing(key="secret"), Standing(k=3), "/v1/models with HTTP 401"),
+        (Standing(key="secret"), Standing(k=3), "/v1/models with HTTP 401; it wants a key: --api-key-file"),
     ],
     ids=lambda value: value.replace("/", "") if isinstance(value, str) else "",
 )
