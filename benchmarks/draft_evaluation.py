@@ -33,6 +33,7 @@ from specwatch.measure.documents import Document
 from specwatch.measure.draft_evaluation import Encoded, Evaluated, Settings, encode, evaluate
 from specwatch.measure.hf_acceptance import AssistedCounts, counted_drafting
 from specwatch.measure.load import Load
+from specwatch.measure.local_models import end_tokens
 from specwatch.measure.reference_decoding import decode
 from specwatch.vllm.metrics import Counter
 
@@ -40,6 +41,8 @@ LIMIT = 0.03
 """Largest difference of acceptance rates that is let pass."""
 TOKENS = 120
 """Of each answer: what the lab's traffic asks for."""
+TEXTS = 8
+"""Written for each prompt above temperature 0."""
 RESAMPLES = 2000
 """Of the documents, for an interval's ends at 2.5 and 97.5 %."""
 
@@ -83,9 +86,18 @@ class Pair:
         return [one for one in self.encoded if one.document.domain == domain]
 
     def evaluate(self, k: int, temperature: float, method: str = "greedy") -> list[Evaluated]:
-        """The command's evaluation."""
-        settings = Settings("target", "draft", temperature, method, k, TOKENS, self.dtype)
-        return evaluate(self.target, self.draft, self.encoded, settings, batch_size=16)
+        """The command's evaluation; above temperature 0 of several texts for each prompt, for less of chance."""
+        return [
+            result
+            for seed in range(TEXTS if temperature else 1)
+            for result in evaluate(
+                self.target,
+                self.draft,
+                self.encoded,
+                Settings("target", "draft", temperature, method, k, TOKENS, self.dtype, seed=seed),
+                batch_size=16,
+            )
+        ]
 
 
 def predicted(results: Iterable[Evaluated], domain: str, k: int, first: int = 1) -> float:
@@ -179,7 +191,8 @@ def against_reference(pair: Pair, lengths: Sequence[int], method: str) -> list[R
         for domain in DOMAINS:
             source = torch.Generator().manual_seed(k)
             decoded = [
-                decode(pair.target, pair.draft, one.prompt, TOKENS, k, drafting, source) for one in pair.of(domain)
+                decode(pair.target, pair.draft, one.prompt, TOKENS, k, drafting, source, ends=end_tokens(pair.target))
+                for one in pair.of(domain)
             ]
             accepted, drafted = [float(sum(one.accepted)) for one in decoded], [float(k * one.steps) for one in decoded]
             rate = sum(accepted) / sum(drafted)

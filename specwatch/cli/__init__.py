@@ -12,6 +12,7 @@ from specwatch import __version__
 from specwatch.errors import SpecwatchError
 
 COMMANDS = {
+    "bench-hf": "Measure what speculation is worth in Hugging Face's generate",
     "calibrate": "Measure what speculation is worth, against a server without it",
     "check": "Say what speculation does on a running vLLM server",
     "demo": "Show the whole loop on this machine: launch, watch, drift, alert",

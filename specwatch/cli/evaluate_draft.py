@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from specwatch.cli import local_texts
 from specwatch.errors import InputError
 from specwatch.signals.speedup import DraftCost, from_parameter_counts
 from specwatch.vllm.preflight.models import Model
-from specwatch.vllm.preflight.shape import shape_of
 
 if TYPE_CHECKING:
     from specwatch.measure.draft_evaluation import Encoded, Evaluated, PartialResults, Settings
@@ -69,8 +69,8 @@ def command(domains: Sequence[str], limit: int | None, output: Path | None, as_j
     settings = _settings(options, placed)
     cost = _cost(options, target, draft)
     encoded = draft_evaluation.encode(local_models.tokenizer(target), found, settings.chat_template)
-    fitting, left_out = _fitting(encoded, settings, [target, draft])
-    _refuse_too_large([target, draft], placed, options["batch_size"], draft_evaluation.longest(fitting, settings))
+    fitting, left_out = local_texts.fitting(encoded, [target, draft], settings.written)
+    local_texts.say_memory([target, draft], placed, fitting, options["batch_size"], settings.written)
     kept = _kept(output, settings)
     results = _evaluate([target, draft], placed, fitting, settings, options["batch_size"], kept)
     content = evaluation_report.report(results, settings, cost)
@@ -101,40 +101,6 @@ def _cost(options: dict[str, Any], target: Model, draft: Model) -> DraftCost:
         raise InputError("the models' sizes are not known from their files: give --draft-cost")
     known = from_parameter_counts(theirs / ours)
     return DraftCost(known.c, v, known.source)
-
-
-def _fitting(
-    encoded: Sequence[Encoded], settings: Settings, models: Sequence[Model]
-) -> tuple[list[Encoded], list[Encoded]]:
-    """Documents that fit into both models' contexts, and others; says how many these are, refuses when none fits."""
-    from specwatch.measure.draft_evaluation import split_by_length
-
-    lengths = [length for model in models if (length := shape_of(model).longest_context)]
-    limit = min(lengths, default=None)
-    fitting, too_long = split_by_length(encoded, settings, limit)
-    if too_long:
-        text = (
-            f"{len(too_long)} of {len(encoded)} documents, {too_long[0].document.place} the first, are longer than the "
-            f"{limit} tokens that both models were made for, with {settings.max_tokens} to write and K {settings.k}"
-        )
-        if not fitting:
-            raise InputError(f"{text}: shorten them, or lower --max-tokens")
-        click.echo(f"specwatch: left out: {text}", err=True)
-    return fitting, too_long
-
-
-def _refuse_too_large(models: Sequence[Model], placed: Placed, batch: int, tokens: int) -> None:
-    from specwatch.measure import local_models
-    from specwatch.measure.teacher_forcing import LOGITS_BYTES
-
-    needed = local_models.memory_needed(models, placed, batch, tokens, LOGITS_BYTES)
-    local_models.refuse_too_large(needed, local_models.memory_free(placed.device), placed)
-    if needed is not None:
-        click.echo(
-            f"about {needed / local_models.GIB:.1f} GiB on {placed.device}, in {placed.dtype}: {batch} documents of up "
-            f"to {tokens} tokens at a time",
-            err=True,
-        )
 
 
 def _kept(output: Path | None, settings: Settings) -> PartialResults | None:

@@ -45,6 +45,11 @@ class Settings:
     seed: int = 0
 
     @property
+    def written(self) -> int:
+        """Tokens that the target writes: the last step of an answer drafts K beyond its end."""
+        return self.max_tokens + self.k
+
+    @property
     def drafting(self) -> Drafting:
         """How tokens are chosen."""
         return Drafting(self.temperature, self.draft_sample_method == "probabilistic")
@@ -92,21 +97,19 @@ def _encode(tokenizer: Any, document: Document, chat_template: bool) -> Encoded:
     return Encoded(document, tuple(prompt), completion)
 
 
-def longest(encoded: Sequence[Encoded], settings: Settings) -> int:
-    """Tokens of the longest text that will be looked at."""
-    return max((_length(one, settings) for one in encoded), default=0)
+def longest(encoded: Sequence[Encoded], written: int) -> int:
+    """Tokens of the longest text, ``written`` ones included where no completion is given."""
+    return max((_length(one, written) for one in encoded), default=0)
 
 
-def split_by_length(
-    encoded: Sequence[Encoded], settings: Settings, limit: int | None
-) -> tuple[list[Encoded], list[Encoded]]:
+def split_by_length(encoded: Sequence[Encoded], written: int, limit: int | None) -> tuple[list[Encoded], list[Encoded]]:
     """Documents that fit into a context of ``limit`` tokens, and those that do not."""
-    fitting = [one for one in encoded if limit is None or _length(one, settings) <= limit]
-    return fitting, [one for one in encoded if limit is not None and _length(one, settings) > limit]
+    fitting = [one for one in encoded if limit is None or _length(one, written) <= limit]
+    return fitting, [one for one in encoded if limit is not None and _length(one, written) > limit]
 
 
-def _length(one: Encoded, settings: Settings) -> int:
-    return len(one.prompt) + (settings.max_tokens + settings.k if one.completion is None else len(one.completion))
+def _length(one: Encoded, written: int) -> int:
+    return len(one.prompt) + (written if one.completion is None else len(one.completion))
 
 
 def evaluate(
@@ -122,7 +125,7 @@ def evaluate(
     done = dict(kept.done) if kept else {}
     todo = [one for one in encoded if one.document.digest not in done]
     # Texts of similar length share a batch: the shorter ones are filled up to the longest.
-    todo.sort(key=lambda one: (one.completion is None, _length(one, settings)))
+    todo.sort(key=lambda one: (one.completion is None, _length(one, settings.written)))
     for batch in _batches(todo, batch_size):
         held = f"; {len(done)} of {len(encoded)} documents are kept" if kept else ""
         with remedied(f"evaluating {len(batch)} documents at a time", held):
@@ -160,8 +163,7 @@ def _written(target: Any, batch: Sequence[Encoded], settings: Settings) -> list[
 
     name = f"{settings.seed} {[one.document.digest for one in batch]}"
     generator = torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big"))
-    wanted = settings.max_tokens + settings.k
-    written = complete(target, [one.prompt for one in batch], wanted, settings.temperature, generator)
+    written = complete(target, [one.prompt for one in batch], settings.written, settings.temperature, generator)
     ends = end_tokens(target)
     texts = []
     for one, tokens in zip(batch, written, strict=True):

@@ -37,10 +37,11 @@ def decode(
     drafting: Drafting,
     generator: torch.Generator,
     first: int = 1,
+    ends: frozenset[int] = frozenset(),
 ) -> Decoded:
-    """``tokens`` further tokens, past any end of sequence; the first ``first`` of them without a draft.
+    """``tokens`` further tokens, or fewer where one of ``ends`` comes; the first ``first`` of them without a draft.
 
-    As in vLLM, the last steps draft beyond the end, and what they accept there counts.
+    As in vLLM, the last step drafts beyond the end, and what it accepts there counts.
     """
     text = list(prompt)
     end = len(prompt) + tokens
@@ -48,7 +49,7 @@ def decode(
     for _ in range(first):
         p = _distributions(target, text, 1, drafting.temperature)
         text.append(int(torch.multinomial(p[0, 0], 1, generator=generator)))
-    while len(text) < end:
+    while len(text) < end and not ends.intersection(text[len(prompt) :]):
         proposed, q = _propose(draft, text, k, drafting, generator)
         p = _distributions(target, [*text, *proposed], k + 1, drafting.temperature)
         verified = verify(p, q, torch.tensor([proposed]), generator)
@@ -57,7 +58,13 @@ def decode(
         steps += 1
         for position in range(kept):
             accepted[position] += 1
-    return Decoded(tuple(text[len(prompt) : end]), steps, tuple(accepted))
+    return Decoded(_until(text[len(prompt) : end], ends), steps, tuple(accepted))
+
+
+def _until(tokens: Sequence[int], ends: frozenset[int]) -> tuple[int, ...]:
+    """Tokens up to the first that ends, with it."""
+    end = next((place for place, token in enumerate(tokens) if token in ends), len(tokens))
+    return tuple(tokens[: end + 1])
 
 
 def _propose(
