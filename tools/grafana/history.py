@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import re
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -30,6 +29,7 @@ from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.service import Service, ServiceSettings
 from tools import install_test_programs as programs
 from tools.grafana.scenes import STRETCH, Scene
+from tools.prometheus_blocks import Scrape, lines, write_blocks
 from tools.rehearsal import NEVER, PlayedClock
 
 RULES = Path(__file__).resolve().parent.parent.parent / "alerts" / "specwatch.rules.yml"
@@ -37,7 +37,11 @@ RULES = Path(__file__).resolve().parent.parent.parent / "alerts" / "specwatch.ru
 STEP = 30
 """Story seconds between scrapes, and between evaluations of rules: what alerts/ asks for."""
 
-_SAMPLE = re.compile(r"([A-Za-z_:][\w:]*)(\{.*\})? (\S+)")
+DATA = "data"
+"""Folder of the database below that of a history."""
+
+NAME = "__name__"
+
 _COUNTED = ("_total", "_sum", "_count", "_bucket")
 
 
@@ -80,61 +84,48 @@ async def play(scene: Scene, names: frozenset[str], folder: Path) -> History:
     # On the grid of evaluations, and short enough ago that the newest moment is not in the future.
     end = time.time() // STEP * STEP - STEP
     history = History(end - scene.seconds // STEP * STEP, end)
-    scraped = folder / "scraped.om"
     clock, alerts = PlayedClock(history.start), AlertBook(())
+    samples: list[str] = []
     async with Fleet(scene.servers, speed=0) as fleet, http_session() as session:
         addresses = zip(fleet.servers, fleet.urls, strict=True)
         targets = [Target(instance(server.name), f"{url}/metrics") for server, url in addresses]
         service = Service(targets, settings=ServiceSettings(interval=NEVER), listener=alerts.judge, clock=clock)
-        with scraped.open("w") as file:
-            for moment in range(round(history.start) + STEP, round(end) + 1, STEP):
-                fleet.advance(STEP / STRETCH)
-                clock.advance(STEP)
-                for watch in service.watches.values():
-                    await service.scrape_once(session, watch)
-                for server in fleet.servers:
-                    file.writelines(_scrape(server.page(), names, "vllm", instance(server.name), moment, STRETCH))
-                page = exporter.render(service, alerts).decode()
-                file.writelines(_scrape(page, names, "specwatch", "sidecar:9108", moment, 1.0))
-            file.write("# EOF\n")
-    make_blocks(scraped, folder)
+        for moment in range(round(history.start) + STEP, round(end) + 1, STEP):
+            fleet.advance(STEP / STRETCH)
+            clock.advance(STEP)
+            for watch in service.watches.values():
+                await service.scrape_once(session, watch)
+            pages = {("vllm", instance(server.name)): stretched(server.page()) for server in fleet.servers}
+            pages["specwatch", "sidecar:9108"] = exporter.render(service, alerts).decode()
+            samples += lines(_scrapes(pages, moment), names)
+    write_blocks(_found(programs.PROMTOOL), folder / DATA, samples)
     return history
 
 
-def _scrape(page: str, names: frozenset[str], job: str, instance: str, moment: int, factor: float) -> Iterator[str]:
-    """A page's samples as promtool reads them, counters multiplied by ``factor``.
-
-    A simulated second stands for STRETCH seconds of the story: so much more is counted in them.
-    """
-    own = f'job="{job}",instance="{instance}"'
-    yield f"up{{{own}}} 1 {moment}\n"
-    for line in page.splitlines():
-        found = _SAMPLE.fullmatch(line)
-        if found and found[1] in names:
-            labels = f"{found[2][1:-1]},{own}" if found[2] and found[2] != "{}" else own
-            value = float(found[3]) * (factor if found[1].endswith(_COUNTED) else 1)
-            yield f"{found[1]}{{{labels}}} {value:.12g} {moment}\n"
+def stretched(page: str) -> str:
+    """The page with its counters multiplied: a simulated second stands for so many of the story, and counts as many."""
+    return "\n".join(map(_stretched, page.splitlines()))
 
 
-def make_blocks(samples: Path, folder: Path) -> None:
-    """Add a file of samples to the data below ``folder``."""
-    promtool = programs.find(programs.PROMTOOL)
-    command = [str(promtool), "tsdb", "create-blocks-from", "openmetrics", str(samples), str(folder / "data")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"promtool: {done.stderr[-2000:]}")
+def _stretched(line: str) -> str:
+    series, _, value = line.rpartition(" ")
+    is_counted = not line.startswith("#") and series.partition("{")[0].endswith(_COUNTED)
+    return f"{series} {float(value) * STRETCH:.12g}" if is_counted else line
+
+
+def _scrapes(pages: Mapping[tuple[str, str], str], moment: int) -> Iterator[Scrape]:
+    for (job, name), page in pages.items():
+        yield Scrape(moment, {"job": job, "instance": name}, f"up 1\n{page}")
 
 
 async def evaluate_rules(history: History, folder: Path) -> None:
     """Add what the committed rules would have recorded, and the alerts that would have been pending and firing."""
     rules = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
-    for number, level in enumerate(levels(rules)):
-        written = folder / f"rules-{number}.om"
+    for level in levels(rules):
         async with prometheus(folder) as server:
-            lines = [line for rule in level for line in await _evaluated(server, rule, history)]
-        written.write_text("".join([*lines, "# EOF\n"]))
-        if lines:
-            make_blocks(written, folder)
+            samples = [line for rule in level for line in await _evaluated(server, rule, history)]
+        if samples:
+            write_blocks(_found(programs.PROMTOOL), folder / DATA, samples)
 
 
 def levels(rules: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
@@ -178,7 +169,7 @@ def _runs(moments: Iterable[float]) -> Iterator[list[float]]:
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    quoted = (f'{key}="{value}"'.replace("\n", "\\n") for key, value in sorted(labels.items()) if key != "__name__")
+    quoted = (f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in sorted(labels.items()) if key != NAME)
     return "{" + ",".join(quoted) + "}"
 
 
@@ -191,13 +182,13 @@ def _seconds(duration: str) -> float:
 async def prometheus(folder: Path) -> AsyncIterator[Prometheus]:
     """A Prometheus over the data below ``folder`` that scrapes nothing."""
     (folder / "prometheus.yml").write_text("{}\n")
-    (folder / "data").mkdir(exist_ok=True)
+    (folder / DATA).mkdir(exist_ok=True)
     port = _free_port()
     with (folder / "prometheus.log").open("ab") as log:
         process = await asyncio.create_subprocess_exec(
-            str(programs.find(programs.PROMETHEUS)),
+            str(_found(programs.PROMETHEUS)),
             f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
+            f"--storage.tsdb.path={folder / DATA}",
             f"--web.listen-address=127.0.0.1:{port}",
             stdout=log,
             stderr=log,
@@ -220,8 +211,14 @@ async def _until_ready(session: aiohttp.ClientSession, url: str, process: asynci
                 if response.status == 200:
                     return
         await asyncio.sleep(0.2)
-    print("Prometheus ended before it was ready", file=sys.stderr)
-    raise RuntimeError(f"Prometheus ended with {process.returncode}")
+    raise RuntimeError(f"Prometheus ended with {process.returncode} before it was ready")
+
+
+def _found(program: programs.Program) -> Path:
+    path = programs.find(program)
+    if path is None:
+        raise RuntimeError(programs.remedy([program]))
+    return path
 
 
 def _free_port() -> int:

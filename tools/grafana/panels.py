@@ -76,7 +76,7 @@ async def draw(name: str, wanted: Wanted, browser: Browser) -> None:
 
 async def _record(name: str, dashboards: Mapping[str, Any], wanted: Wanted) -> None:
     texts = [RULES.read_text(), *(expr for dashboard in dashboards.values() for expr in expressions(dashboard))]
-    names = frozenset(found for text in texts for found in SERIES.findall(text))
+    names = frozenset(["up", *(found for text in texts for found in SERIES.findall(text))])
     story = scene(name)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -99,7 +99,12 @@ async def _pictures(view: Path, wanted: Wanted, browser: Browser) -> None:
             page.on("pageerror", lambda error: print(f"  {name}: {str(error)[:300]}"))
             page.on("console", lambda said: _complain(name, said))
             await page.goto(f"{url}/index.html?mode={mode}")
-            await page.locator("#dashboard").wait_for()
+            dashboard = page.locator("#dashboard")
+            await dashboard.wait_for()
+            if wanted.whole:
+                # Grafana's tables draw no row that is outside of the window.
+                height = await dashboard.evaluate("element => element.offsetHeight")
+                await page.set_viewport_size({"width": WIDTH, "height": height})
             await page.wait_for_timeout(SETTLE_MILLISECONDS)
             if mode == wanted.modes[0]:
                 for empty in await page.locator("[data-panel]:has([data-empty])").all():
@@ -107,7 +112,7 @@ async def _pictures(view: Path, wanted: Wanted, browser: Browser) -> None:
                 for problem in await page.locator("[data-problem]").all():
                     print(f"  {name}: {(await problem.inner_text())[:300]}")
             path = wanted.output / f"{name}-{mode}.png"
-            await page.screenshot(path=path, full_page=wanted.whole)
+            await page.screenshot(path=path)
             await page.close()
             print(f"  {path} ({path.stat().st_size / 1000:.0f} kB)", flush=True)
 

@@ -42,29 +42,35 @@ class Scene:
 def healthy(count: int) -> Scene:
     """A fleet of two models in which nothing happens, but that a server restarts."""
     seconds = (incidents.NORMAL + incidents.AFTER) * STRETCH
-    return Scene(f"healthy-{count}", tuple(_bystanders(0, count)), seconds, "server-000")
+    return Scene(_name("healthy", count), tuple(_bystanders(0, count)), seconds, "server-000")
 
 
 def incident(story: incidents.Story, count: int) -> Scene:
     """The servers of an incident among healthy ones, ``count`` in all."""
-    told = story(random.Random(f"{SEED}/{story.__name__}"))  # noqa: S311 (a simulation)
-    words = re.sub(r"[^a-z0-9]+", "-", told.kind.lower()).strip("-")
+    told = _told(story)
     servers = (*told.servers, *_bystanders(len(told.servers), count))
-    return Scene(f"{words}-{count}", servers, told.seconds * STRETCH, told.subject)
+    return Scene(_name(told.kind, count), servers, told.seconds * STRETCH, told.subject)
 
 
 def scenes() -> Mapping[str, tuple[incidents.Story | None, int]]:
     """By name, the story and the number of servers of every scene; None is the healthy one."""
-    named: dict[str, tuple[incidents.Story | None, int]] = {f"healthy-{count}": (None, count) for count in (FEW, MANY)}
-    for count in (FEW, MANY):
-        named |= {incident(story, count).name: (story, count) for story in incidents.ILL}
-    return named
+    stories = {"healthy": None, **{_told(story).kind: story for story in incidents.ILL}}
+    return {_name(kind, count): (story, count) for count in (FEW, MANY) for kind, story in stories.items()}
 
 
 def scene(name: str) -> Scene:
     """The scene of that name."""
     story, count = scenes()[name]
     return incident(story, count) if story else healthy(count)
+
+
+def _told(story: incidents.Story) -> incidents.Incident:
+    return story(random.Random(f"{SEED}/{story.__name__}"))  # noqa: S311 (a simulation)
+
+
+def _name(kind: str, count: int) -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", kind.lower()).strip("-")
+    return f"{words}-{count}"
 
 
 def _bystanders(first: int, count: int) -> Sequence[SimulatedServer]:

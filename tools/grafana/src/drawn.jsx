@@ -2,7 +2,9 @@
 import { FieldType, formattedValueToString, getFieldDisplayName } from '@grafana/data';
 import * as schemes from 'd3-scale-chromatic';
 
-const AXIS = 230;
+// Room for the names of lanes, and for the times.
+const LANES = 230;
+const ROWS = 90;
 const FOOT = 22;
 
 const values = (frame) => frame.fields.find((field) => field.type === FieldType.number);
@@ -19,17 +21,16 @@ function TimeAxis({ range, x, y, theme }) {
   ));
 }
 
-function lanes({ frames, range, width, height }) {
+function along({ range, width }, names) {
   const [from, to] = [range.from.valueOf(), range.to.valueOf()];
-  const x = (time) => AXIS + ((time - from) / (to - from)) * (width - AXIS - 8);
-  const laneHeight = Math.min(36, (height - FOOT) / frames.length);
-  return { x, laneHeight };
+  return (time) => names + ((time - from) / (to - from)) * (width - names - 8);
 }
 
 // One rectangle a run of equal states.
 export function StateTimeline(props) {
   const { frames, range, width, height, theme, step } = props;
-  const { x, laneHeight } = lanes(props);
+  const x = along(props, LANES);
+  const laneHeight = Math.min(36, (height - FOOT) / frames.length);
   return (
     <svg width={width} height={height}>
       {frames.map((frame, row) => {
@@ -38,7 +39,7 @@ export function StateTimeline(props) {
         const y = row * laneHeight;
         return (
           <g key={row}>
-            <text x={AXIS - 6} y={y + laneHeight / 2 + 4} fontSize={Math.min(12, laneHeight)} textAnchor="end" fill={theme.colors.text.primary}>
+            <text x={LANES - 6} y={y + laneHeight / 2 + 4} fontSize={Math.min(12, laneHeight)} textAnchor="end" fill={theme.colors.text.primary}>
               {cut(name, 36)}
             </text>
             {runs(field, times(frame), step).map(({ from, to, value }, index) => (
@@ -70,7 +71,7 @@ export function Heatmap(props) {
   const { panel, frames, range, width, height, theme, step } = props;
   const { color, yAxis } = panel.options;
   const shown = yAxis?.reverse ? frames : [...frames].reverse();
-  const { x } = lanes(props);
+  const x = along(props, ROWS);
   const rowHeight = (height - FOOT) / shown.length;
   const scheme = schemes[`interpolate${color.scheme}`] ?? schemes.interpolateViridis;
   const numbers = frames.flatMap((frame) => values(frame).values);
@@ -82,11 +83,11 @@ export function Heatmap(props) {
         const field = values(frame);
         return (
           <g key={row}>
-            <text x={AXIS - 6} y={(row + 0.5) * rowHeight + 4} fontSize={12} textAnchor="end" fill={theme.colors.text.primary}>
-              {cut(getFieldDisplayName(field, frame, frames), 36)}
+            <text x={ROWS - 6} y={(row + 0.5) * rowHeight + 4} fontSize={12} textAnchor="end" fill={theme.colors.text.primary}>
+              {cut(getFieldDisplayName(field, frame, frames), 14)}
             </text>
             {times(frame).map((time, index) => (
-              <rect key={index} x={x(time)} y={row * rowHeight + 0.5} width={Math.max(1, x(time + step) - x(time))} height={rowHeight - 1} fill={shade(field.values[index])} />
+              <rect key={index} x={x(time)} y={row * rowHeight + 0.5} width={Math.max(1, x(time + step) - x(time))} height={rowHeight - 1} fill={shade(field.values[index])} shapeRendering="crispEdges" />
             ))}
           </g>
         );

@@ -1,5 +1,5 @@
 // A component a panel type. Those of @grafana/ui draw as Grafana does; the others are drawn here, and say so.
-import { getFieldDisplayName, getFieldDisplayValues, VizOrientation } from '@grafana/data';
+import { getDisplayValueAlignmentFactors, getFieldDisplayValues, VizOrientation } from '@grafana/data';
 import { BarGauge, BigValue, TimeSeries, VizRepeater } from '@grafana/ui';
 import { TableNG } from '@grafana/ui/unstable';
 import { useEffect } from 'react';
@@ -63,6 +63,7 @@ function Bars(props) {
       orientation={orientation === 'vertical' ? VizOrientation.Vertical : VizOrientation.Horizontal}
       width={width}
       height={height}
+      getAlignmentFactors={getDisplayValueAlignmentFactors}
       itemSpacing={8}
       minVizHeight={16}
       maxVizHeight={300}
@@ -159,5 +160,3 @@ export const COMPONENTS = {
   heatmap: Heatmap,
   xychart: XYChart,
 };
-
-export const nameOf = (field, frame, frames) => getFieldDisplayName(field, frame, frames);
