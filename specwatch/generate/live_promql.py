@@ -17,7 +17,7 @@ from specwatch.generate.promql import (
     witnesses,
 )
 from specwatch.signals.catalogue import Signal
-from specwatch.signals.formula import PerPosition, Ratio, Terms
+from specwatch.signals.formula import Computed, PerPosition, Ratio, Terms
 from specwatch.vllm.metrics import GAUGES, POSITION_SERIES, SERIES, SPECULATION, Counter
 
 SERVER = Level.INSTANCE.labels
@@ -40,7 +40,12 @@ class Live:
     """Such as `` offset 1d``: how it was then."""
 
     def signal(self, signal: Signal, labels: tuple[str, ...] = SERVER) -> str:
-        """The signal, pooled over what shares these labels (and by position, where it has positions)."""
+        """The signal, pooled over what shares these labels (and by position, where it has positions).
+
+        ValueError for one that Python alone tells.
+        """
+        if isinstance(signal.formula, Computed) or not signal.in_promql:
+            raise ValueError(f"{signal.name} has no PromQL: the sidecar alone tells it")
         if isinstance(signal.formula, PerPosition):
             return self._per_position(signal.formula, labels)
         return self._ratio(signal.formula, labels)

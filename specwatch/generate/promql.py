@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from specwatch.signals.catalogue import Signal
-from specwatch.signals.formula import PerPosition, Ratio, Terms
+from specwatch.signals.formula import Computed, Formula, PerPosition, Ratio, Terms
 from specwatch.vllm.metrics import GAUGES, POSITION_SERIES, SERIES, SPECULATION, V0_EFFICIENCY, Counter
 
 INSTANCE_LABEL = "instance"
@@ -144,7 +144,9 @@ class Recording:
         return sum_by(labels, at_each_position(positions, drafts))
 
     def signal_expression(self, signal: Signal, level: Level = Level.INSTANCE) -> str:
-        """PromQL of ``signal``'s recording rule, over recorded rates alone but for V0."""
+        """PromQL of ``signal``'s recording rule, over recorded rates alone but for V0; ValueError where it has none."""
+        if isinstance(signal.formula, Computed) or not signal.in_promql:
+            raise ValueError(f"{signal.name} has no PromQL: the sidecar alone tells it")
         if isinstance(signal.formula, PerPosition):
             drafts = self.drafts_at_position(level)
             enough = f"{drafts} >= {number(signal.formula.at_least / self.window)}"
@@ -233,7 +235,7 @@ def _metric(series: str) -> str:
     return series.replace("vllm:spec_decode_num_", "vllm_spec_decode_").replace("vllm:", "vllm_").removesuffix("_total")
 
 
-def _counter_of(formula: Ratio | PerPosition) -> Counter | None:
+def _counter_of(formula: Formula) -> Counter | None:
     """The counter whose rate the formula is, or None for any other formula."""
     if not isinstance(formula, Ratio) or not formula.is_rate or formula.offset or formula.at_least:
         return None

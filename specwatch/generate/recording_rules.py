@@ -58,8 +58,8 @@ def vllm_selector(config: RulesConfig) -> str:
 
 
 def recorded_signals(config: RulesConfig) -> tuple[Signal, ...]:
-    """The catalogue's signals at the draft cost that was chosen."""
-    return signals(given(config.draft_cost))
+    """The catalogue's signals that have PromQL, at the draft cost that was chosen."""
+    return tuple(signal for signal in signals(given(config.draft_cost)) if signal.in_promql)
 
 
 def recording_groups(config: RulesConfig) -> list[dict[str, Any]]:

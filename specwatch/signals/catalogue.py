@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
-from specwatch.signals.formula import PerPosition, Ratio
+from specwatch.signals.correction import delivered_rate, length_without_dummies, rate_without_dummies, truncated_share
+from specwatch.signals.dispersion import Quantity
+from specwatch.signals.formula import Computed, Formula, PerPosition, Ratio, Terms
+from specwatch.signals.interval import of_quantity
 from specwatch.signals.speedup import ASSUMED, DraftCost, speedup_formula
 from specwatch.signals.window import Increments
 from specwatch.vllm.metrics import Counter
@@ -28,6 +32,9 @@ one half, would then leave a 95 % interval wider than ± 0.08, and tokens of one
 
 _ENOUGH = {Counter.DRAFTS: float(MIN_DRAFTS)}
 
+_COUNTS_TOKENS: Terms = {Counter.DRAFT_TOKENS: 0.0}
+"""Asks for a counter that the V0 engine has no true one of: with speculation it counts one generated token a step."""
+
 
 @dataclass(frozen=True)
 class Signal:
@@ -41,7 +48,12 @@ class Signal:
     unit: Unit
     title: str
     help: str
-    formula: Ratio | PerPosition
+    formula: Formula
+
+    @property
+    def in_promql(self) -> bool:
+        """Whether rules and dashboards can ask Prometheus for it; otherwise the sidecar alone tells it."""
+        return self.formula.in_promql
 
     @property
     def metric(self) -> str:
@@ -51,7 +63,7 @@ class Signal:
 
 def signals(cost: DraftCost = ASSUMED) -> tuple[Signal, ...]:
     """All signals, the estimated speedup at this draft cost."""
-    return (*_ACCEPTANCE, _speedup(cost), *_SERVING)
+    return (*_ACCEPTANCE, *_BOUNDS, *_CORRECTIONS, _speedup(cost), *_SERVING)
 
 
 _ACCEPTANCE = (
@@ -88,11 +100,82 @@ _ACCEPTANCE = (
         PerPosition(at_least=MIN_DRAFTS),
     ),
     Signal(
+        "conditional_acceptance",
+        Unit.RATIO,
+        "Conditional acceptance by position",
+        "Share of drafts whose token at this position was accepted, of those whose tokens before it all were. What "
+        "the draft knows at this position; a change of domain moves it first.",
+        PerPosition(at_least=MIN_DRAFTS, conditional=True),
+    ),
+    Signal(
         "draft_coverage",
         Unit.RATIO,
         "Coverage",
         "Share of decode steps that were drafted; a dynamic schedule at K = 0 takes it to 0.",
         Ratio({Counter.DRAFTS: 1.0}, {Counter.DECODE_STEPS: 1.0}, at_least={Counter.DECODE_STEPS: MIN_DRAFTS}),
+    ),
+)
+
+
+def _bound(quantity: Quantity, high: bool, offset: float = 0.0) -> Computed:
+    """One end of a quantity's 95 % confidence interval."""
+
+    def compute(engines: Sequence[Increments]) -> float | None:
+        interval = of_quantity(quantity, engines, min_drafts=MIN_DRAFTS)
+        if interval is None:
+            return None
+        return offset + (interval.high if high else interval.low)
+
+    return Computed(compute)
+
+
+_BOUNDS = tuple(
+    Signal(
+        f"{name}_{end}",
+        unit,
+        f"{title}, {end} end",
+        f"The {end} end of the 95 % confidence interval of the {title.lower()}, from the spread measured between "
+        "batches of requests: requests differ, so it is several times wider than independent tokens would make it.",
+        _bound(quantity, end == "high", offset),
+    )
+    for name, unit, title, quantity, offset in (
+        ("acceptance_rate", Unit.RATIO, "Acceptance rate", Quantity.ACCEPTANCE_RATE, 0.0),
+        ("acceptance_length", Unit.TOKENS, "Acceptance length", Quantity.ACCEPTED_PER_DRAFT, 1.0),
+    )
+    for end in ("low", "high")
+)
+
+_CORRECTIONS = (
+    Signal(
+        "acceptance_rate_without_dummies",
+        Unit.RATIO,
+        "Acceptance rate, without dummy drafts",
+        "Acceptance rate without the dummy drafts that vLLM 0.25 and later book as rejected when a prompt is in the "
+        "prefix cache. They show as more drafts than decode steps; what hides behind undrafted steps stays in.",
+        Computed(partial(rate_without_dummies, min_drafts=MIN_DRAFTS)),
+    ),
+    Signal(
+        "acceptance_length_without_dummies",
+        Unit.TOKENS,
+        "Acceptance length, without dummy drafts",
+        "Acceptance length without the dummy drafts that vLLM 0.25 and later book as rejected when a prompt is in the "
+        "prefix cache.",
+        Computed(partial(length_without_dummies, min_drafts=MIN_DRAFTS)),
+    ),
+    Signal(
+        "delivered_acceptance_rate",
+        Unit.RATIO,
+        "Acceptance rate, delivered",
+        "Accepted draft tokens that reached the request ÷ draft tokens: vLLM also counts those behind a stop or "
+        "max_tokens, which are thrown away.",
+        delivered_rate(MIN_DRAFTS),
+    ),
+    Signal(
+        "truncated_share",
+        Unit.RATIO,
+        "Accepted and thrown away",
+        "Share of the accepted draft tokens that lay behind their request's end: the more, the shorter the answers.",
+        truncated_share(MIN_DRAFTS),
     ),
 )
 
@@ -117,7 +200,7 @@ _SERVING = (
         Ratio(
             {Counter.GENERATION_TOKENS: 1.0, Counter.FIRST_TOKENS: -1.0},
             {Counter.DECODE_STEPS: 1.0},
-            at_least={Counter.DECODE_STEPS: MIN_DRAFTS},
+            at_least={Counter.DECODE_STEPS: MIN_DRAFTS, **_COUNTS_TOKENS},
         ),
     ),
     Signal(
@@ -128,6 +211,17 @@ _SERVING = (
         Ratio(
             {Counter.FINISHED_DECODE_SECONDS: 1.0},
             {Counter.FINISHED_TOKENS: 1.0, Counter.FINISHED_REQUESTS: -1.0},
+        ),
+    ),
+    Signal(
+        "token_latency",
+        Unit.SECONDS,
+        "Mean TPOT of the window",
+        "Decode time ÷ tokens made in it: mean TPOT without waiting for requests to end. Speedup is judged by it.",
+        Ratio(
+            {Counter.DECODE_STEP_SECONDS: 1.0},
+            {Counter.GENERATION_TOKENS: 1.0, Counter.FIRST_TOKENS: -1.0},
+            at_least={Counter.DECODE_STEPS: MIN_DRAFTS, **_COUNTS_TOKENS},
         ),
     ),
     Signal(
@@ -171,6 +265,14 @@ _SERVING = (
         "Batch size",
         "Mean number of requests in the batch.",
         Ratio({Counter.RUNNING_SECONDS: 1.0}),
+    ),
+    Signal(
+        "decoding_requests",
+        Unit.REQUESTS,
+        "Decoding requests",
+        "Mean number of requests that decode at once: decode time per second, which by Little's law is exact, where "
+        "a scraped gauge is a sample.",
+        Ratio({Counter.DECODE_STEP_SECONDS: 1.0}),
     ),
     Signal(
         "waiting_requests",

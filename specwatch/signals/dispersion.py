@@ -114,7 +114,10 @@ class Dispersion:
         self._seconds = 0.0
 
     def observe(self, seconds: float, counts: Mapping[Counter, float], accepted: tuple[float, ...]) -> None:
-        """Take in what one engine did since the scrape before."""
+        """Take in what one engine did since the scrape before; what is no finite number ends the batch unused."""
+        if not math.isfinite(sum(counts.values())):
+            self._begin()
+            return
         self._seconds += seconds
         for counter, step in counts.items():
             self._counts[counter] = self._counts.get(counter, 0.0) + step
@@ -156,7 +159,7 @@ class Dispersion:
         drafts = self._counts.get(Counter.DRAFTS, 0.0)
         pairs = [(self._sum(q.above), self._sum(q.below)) for q in self._quantities]
         pairs += [(accepted, drafts) for accepted in self._accepted]
-        if not all(0 < below < math.inf and abs(above) < math.inf for above, below in pairs):
+        if not all(below > 0 for _, below in pairs):
             return None
         return _Batch(
             ratios=tuple(above / below for above, below in pairs),

@@ -7,8 +7,9 @@ dividing; ratios are never averaged.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from specwatch.signals.window import Increments
 from specwatch.vllm.metrics import Counter
@@ -24,6 +25,9 @@ class Ratio:
     Without a denominator the quotient is per second of observed time (a rate). ``at_least`` names counters
     whose pooled increment must reach a minimum: below it there is no value, for chance would decide it.
     """
+
+    in_promql: ClassVar[bool] = True
+    """Whether ``generate`` can write it for Prometheus."""
 
     numerator: Terms
     denominator: Terms = field(default_factory=dict)
@@ -61,16 +65,24 @@ class PerPosition:
     """Share of drafts whose token at a position was accepted, for every position.
 
     Position i divides by the drafts of the engines that have a position i: engines of another K do not dilute it.
+    ``conditional`` divides each by the one before: the share among drafts whose tokens before it were accepted.
     """
 
     at_least: float
     """Drafts, below which a position has no value."""
+    conditional: bool = False
+
+    @property
+    def in_promql(self) -> bool:
+        """Whether ``generate`` can write it for Prometheus: PromQL finds no label's predecessor."""
+        return not self.conditional
 
     def over(self, engines: Sequence[Increments]) -> tuple[float | None, ...]:
-        """One unconditional rate a position, position 0 first."""
+        """One rate a position, position 0 first."""
         members = [engine for engine in engines if Counter.DRAFTS in engine.counts]
         longest = max((len(m.accepted_per_position) for m in members), default=0)
-        return tuple(self._at(position, members) for position in range(longest))
+        rates = tuple(self._at(position, members) for position in range(longest))
+        return conditional_rates(rates) if self.conditional else rates
 
     def _at(self, position: int, engines: Sequence[Increments]) -> float | None:
         members = [m for m in engines if position < len(m.accepted_per_position)]
@@ -79,6 +91,23 @@ class PerPosition:
             return None
         rate = sum(m.accepted_per_position[position] for m in members) / drafts
         return rate if math.isfinite(rate) else None
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A value that takes more than sums of counters: Python alone tells it, and the sidecar exports it."""
+
+    in_promql: ClassVar[bool] = False
+
+    compute: Callable[[Sequence[Increments]], float | None]
+
+    def over(self, engines: Sequence[Increments]) -> float | None:
+        """The value over these engines, or None without enough to say."""
+        value = self.compute(engines)
+        return value if value is not None and math.isfinite(value) else None
+
+
+Formula = Ratio | PerPosition | Computed
 
 
 def conditional_rates(per_position: Sequence[float | None]) -> tuple[float | None, ...]:

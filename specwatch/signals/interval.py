@@ -28,14 +28,18 @@ class Interval:
     high: float
 
 
-def of_quantity(quantity: Quantity, engines: Sequence[Increments]) -> Interval | None:
-    """Interval of a ratio over these engines, pooled; None while the spread of one of them is not known.
+def of_quantity(quantity: Quantity, engines: Sequence[Increments], min_drafts: float = 0.0) -> Interval | None:
+    """Interval of a ratio over these engines, pooled.
+
+    None with fewer than ``min_drafts`` drafts, and while the spread of one of the engines is not known.
 
     Shares (the acceptance rate) stay within 0 and 1. Accepted tokens per draft stay within 0 and the mean draft
     length.
     """
     needed = {*quantity.above, *quantity.below}
     members = [engine for engine in engines if needed <= engine.counts.keys()]
+    if sum(member.counts.get(Counter.DRAFTS, 0.0) for member in members) < min_drafts:
+        return None
     above = [_sum(quantity.above, member) for member in members]
     below = [_sum(quantity.below, member) for member in members]
     spread = _pooled_spread(members, below, lambda spread: spread.variances[quantity])

@@ -59,8 +59,14 @@ def test_a_position_divides_by_the_drafts_of_engines_that_have_it():
     assert expr.endswith(">= 30")
 
 
-@pytest.mark.parametrize("entry", signals(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", [entry for entry in signals() if entry.in_promql], ids=lambda entry: entry.name)
 @pytest.mark.parametrize("labels", [FLEET, SERVER], ids=["fleet", "server"])
 def test_every_series_is_selected_and_every_window_is_the_given_one(entry, labels):
     expr = LIVE.signal(entry, labels)
     assert expr.count("vllm:") == expr.count('{job=~"$job"') == expr.count("[$__rate_interval]")
+
+
+@pytest.mark.parametrize("entry", [entry for entry in signals() if not entry.in_promql], ids=lambda entry: entry.name)
+def test_what_python_alone_tells_is_not_asked_for(entry):
+    with pytest.raises(ValueError, match=f"{entry.name} has no PromQL"):
+        LIVE.signal(entry)

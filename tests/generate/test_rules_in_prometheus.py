@@ -272,7 +272,9 @@ def test_what_prometheus_records_is_what_the_formulas_say(signal: Signal, level:
     assert values == pytest.approx(said, rel=tolerance(signal), abs=1e-9)
 
 
-@pytest.mark.parametrize("name", [*CORE, "draft_coverage", "tokens_per_step", "tpot", "step_latency"])
+@pytest.mark.parametrize(
+    "name", [*CORE, "draft_coverage", "tokens_per_step", "tpot", "token_latency", "step_latency", "truncated_share"]
+)
 def test_what_prometheus_records_of_a_server_is_what_the_sidecar_says(name: str, mixed: Mixed):
     told = {}
     for instance, watch in mixed.told.watches.items():
@@ -318,7 +320,11 @@ def test_the_cache_of_both_engines_is_recorded_under_one_name(mixed: Mixed):
         ("draft_coverage", {"k5", "k3"}),
         ("estimated_speedup", {"k5", "k3"}),
         ("position_acceptance", {"k5", "k3"}),
-        ("tokens_per_step", {"k5", "k3", "off", "v0"}),
+        ("tokens_per_step", {"k5", "k3"}),
+        ("token_latency", {"k5", "k3"}),
+        ("delivered_acceptance_rate", {"k5", "k3"}),
+        ("truncated_share", {"k5", "k3"}),
+        ("decoding_requests", {"k5", "k3", "off", "v0"}),
         ("tpot", {"k5", "k3", "off", "v0"}),
         ("generation_throughput", {"k5", "k3", "off", "v0"}),
     ],
