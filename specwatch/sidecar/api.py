@@ -17,9 +17,11 @@ from specwatch import __version__
 from specwatch.config import is_loopback
 from specwatch.sidecar import exporter
 from specwatch.sidecar.alerts import AlertBook, AlertsView
+from specwatch.sidecar.references import ReferenceEntry, References, Scope
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.views import HistoryPoint, TargetView
 from specwatch.signals.catalogue import signals
+from specwatch.signals.drift import DriftReading
 
 PAGE_TYPES: Mapping[str, str] = {
     ".html": "text/html; charset=utf-8",
@@ -72,18 +74,38 @@ class History:
     points: list[HistoryPoint]
 
 
-def create_app(service: Service, alerts: AlertBook, local_only: bool = True) -> FastAPI:
+@dataclass(frozen=True)
+class WhichReference:
+    """A reference by its scope and name; the fleet's has an empty name."""
+
+    scope: Scope
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class NewName(WhichReference):
+    """A reference, and what it is to be called."""
+
+    reference: str = "frozen"
+
+
+def create_app(
+    service: Service, alerts: AlertBook, local_only: bool = True, references: References | None = None
+) -> FastAPI:
     """The application; it runs the service while it is up. ``local_only`` answers to loopback addresses alone."""
+    references = references or References(service)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with alerts.delivering():
-            scraping = asyncio.create_task(service.run())
+            tasks = [asyncio.create_task(service.run()), asyncio.create_task(references.keep())]
             try:
                 yield
             finally:
-                scraping.cancel()
-                await asyncio.gather(scraping, return_exceptions=True)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                references.save()
 
     app = FastAPI(
         title="specwatch sidecar",
@@ -95,8 +117,10 @@ def create_app(service: Service, alerts: AlertBook, local_only: bool = True) -> 
     )
     if local_only:
         app.middleware("http")(_from_this_machine)
+    app.middleware("http")(_from_this_site)
     app.middleware("http")(_with_security_headers)
     _add_api(app, service, alerts)
+    _add_references(app, references)
     _add_plain_routes(app, service, alerts)
     return app
 
@@ -105,6 +129,14 @@ async def _from_this_machine(request: Request, proceed: Callable[[Request], Awai
     """Refuse a Host header that is no loopback address: a site whose name resolves to 127.0.0.1 reads nothing."""
     if not is_loopback(_host(request.headers.get("host", ""))):
         return PlainTextResponse("this sidecar is to be asked for by a loopback address\n", 400)
+    return await proceed(request)
+
+
+async def _from_this_site(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Refuse what another site's page would change here; browsers say where such a request comes from."""
+    origin = request.headers.get("origin")
+    if request.method not in ("GET", "HEAD") and origin and urlsplit(origin).netloc != request.headers.get("host"):
+        return PlainTextResponse("this sidecar takes changes from its own page and from programs only\n", 403)
     return await proceed(request)
 
 
@@ -145,6 +177,33 @@ def _add_api(app: FastAPI, service: Service, alerts: AlertBook) -> None:
     async def read_alerts() -> AlertsView:
         """Alerts that are pending or firing, those resolved lately, and what was delivered where."""
         return alerts.view()
+
+
+def _add_references(app: FastAPI, references: References) -> None:
+    @app.get("/api/v1/references")
+    async def read_references() -> list[ReferenceEntry]:
+        """The normal that drift is judged by, of every server, every model and the fleet."""
+        return references.entries()
+
+    @app.post("/api/v1/references/freeze")
+    async def freeze(which: NewName) -> ReferenceEntry:
+        """Keep a learned normal as it is, under a name, until it is learned anew by hand."""
+        try:
+            reading = references.freeze(which.scope, which.name, which.reference)
+        except ValueError as problem:
+            raise HTTPException(409, detail=str(problem)) from None
+        return _entry(which, reading)
+
+    @app.post("/api/v1/references/relearn")
+    async def relearn(which: WhichReference) -> ReferenceEntry:
+        """Forget a normal, and take the traffic from now on as the new one."""
+        return _entry(which, references.relearn(which.scope, which.name))
+
+
+def _entry(which: WhichReference, reading: DriftReading | None) -> ReferenceEntry:
+    if reading is None:
+        raise HTTPException(404, detail=f"no {which.scope.value} of that name is watched")
+    return ReferenceEntry(which.scope, which.name, reading)
 
 
 def _add_plain_routes(app: FastAPI, service: Service, alerts: AlertBook) -> None:

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from specwatch import __version__
 from specwatch.alerting.catalogue import STATES
 from specwatch.alerting.evaluation import State
-from specwatch.sidecar import launched
+from specwatch.sidecar import drift_families, launched, losslessness
 from specwatch.sidecar.alerts import AlertBook, AlertsView
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.views import TargetView
@@ -39,8 +39,11 @@ class SignalsCollector(Collector):
         for signal in signals():
             yield _signal_family(signal, views)
         yield from _state_families(views)
+        yield from drift_families.families(views, self._service.pools)
         yield from _scrape_families(self._service)
         yield from _alert_families(self._alerts.view())
+        if self._service.losslessness:
+            yield from losslessness.families(self._service.losslessness)
         if self._service.launched:
             yield from launched.families(self._service.launched.record())
         build = GaugeMetricFamily("specwatch_build_info", "Version of specwatch, value 1.", labels=["version"])
@@ -80,9 +83,6 @@ def _state_families(views: Iterable[TargetView]) -> Iterator[Metric]:
     families = {
         name: GaugeMetricFamily(f"specwatch_{name}", help_text, labels=_LABELS) for name, help_text in STATES.items()
     }
-    reference = GaugeMetricFamily(
-        "specwatch_drift_reference_ratio", "The acceptance rate that drift takes as normal.", labels=_LABELS
-    )
     cost = GaugeMetricFamily(
         "specwatch_draft_cost_ratio",
         "Cost of a draft token ÷ a plain target step that the estimated speedup assumes; also its break-even rate.",
@@ -93,13 +93,11 @@ def _state_families(views: Iterable[TargetView]) -> Iterator[Metric]:
         for name, value in view.states().items():
             if value is not None:
                 families[name].add_metric(_labels(view), value)
-        if view.drift.reference is not None:
-            reference.add_metric(_labels(view), view.drift.reference)
         if view.k is not None:
             k.add_metric(_labels(view), float(view.k))
         cost.add_metric(_labels(view), view.cost.c)
     yield from families.values()
-    yield from (reference, cost, k)
+    yield from (cost, k)
 
 
 def _scrape_families(service: Service) -> Iterator[Metric]:

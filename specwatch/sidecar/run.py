@@ -17,9 +17,11 @@ from specwatch.collect.scraper import Limits
 from specwatch.collect.targets import parse_all
 from specwatch.config import SidecarConfig
 from specwatch.errors import SpecwatchError
+from specwatch.sidecar import losslessness
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
 from specwatch.sidecar.launched import Launched
+from specwatch.sidecar.references import References
 from specwatch.sidecar.service import Service, ServiceSettings
 from specwatch.sidecar.watch import WatchSettings
 from specwatch.signals.speedup import ASSUMED, DraftCost, from_parameter_counts, given
@@ -47,8 +49,11 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
         settings=ServiceSettings(interval=config.interval, limits=Limits(seconds=config.timeout)),
         listener=alerts.judge,
         launched=launched,
+        losslessness=losslessness.from_config(config, targets),
     )
-    app = create_app(service, alerts, local_only=not config.insecure)
+    references = References(service, config.state_file)
+    references.restore()
+    app = create_app(service, alerts, local_only=not config.insecure, references=references)
     server = uvicorn.Server(
         # Its own logging would differ from the rest in form; None leaves the program's as it is.
         uvicorn.Config(
@@ -81,6 +86,7 @@ def watch_settings(config: SidecarConfig, record: LaunchRecord | None) -> WatchS
     return WatchSettings(
         k=config.num_speculative_tokens or launched_k,
         method=record.method if record else None,
+        schedule=record.schedule if record else (),
         cost=_cost(config, record),
     )
 

@@ -14,8 +14,12 @@ import aiohttp
 from specwatch.collect.scraper import Limits, ScrapeError, http_session, scrape, server_release
 from specwatch.collect.targets import Target
 from specwatch.sidecar.launched import Launched
+from specwatch.sidecar.losslessness import LosslessnessChecks
+from specwatch.sidecar.pools import Pools
 from specwatch.sidecar.views import TargetView
 from specwatch.sidecar.watch import TargetWatch, WatchSettings
+from specwatch.signals.drift import DriftSettings
+from specwatch.signals.fleet_diagnosis import diagnose_fleet
 
 log = logging.getLogger(__name__)
 
@@ -63,24 +67,31 @@ class Service:
         listener: Listener | None = None,
         clock: Clock | None = None,
         launched: Launched | None = None,
+        losslessness: LosslessnessChecks | None = None,
     ) -> None:
         settings_by_name = watch or {}
         self.clock = clock or Clock()
         self.settings = settings or ServiceSettings()
         self.watches = {t.name: TargetWatch(t, settings_by_name.get(t.name)) for t in targets}
         self.tallies = {target.name: ScrapeTally() for target in targets}
+        drift = next((watch.settings.drift for watch in self.watches.values()), DriftSettings())
+        self.pools = Pools(drift)
         self.launched = launched
+        self.losslessness = losslessness
         self._listener = listener
 
     def views(self) -> list[TargetView]:
         """What is known of every target now, in the order given."""
         now = self.clock.now()
-        return [watch.view(now) for watch in self.watches.values()]
+        evidences = {name: known for name, watch in self.watches.items() if (known := watch.evidence(now))}
+        findings = diagnose_fleet(evidences)
+        return [watch.view(now, findings.get(name)) for name, watch in self.watches.items()]
 
     async def run(self) -> None:
         """Scrape every target again and again; returns only by cancellation."""
         async with http_session() as session:
-            await asyncio.gather(*(self._keep_scraping(session, watch) for watch in self.watches.values()))
+            checks = [self.losslessness.run()] if self.losslessness else []
+            await asyncio.gather(*(self._keep_scraping(session, watch) for watch in self.watches.values()), *checks)
 
     async def _keep_scraping(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
         interval = self.settings.interval
@@ -117,7 +128,9 @@ class Service:
         at = self.clock.now()
         if watch.error is not None or watch.release is None:
             watch.release = await server_release(session, watch.target)
-        watch.observe(at, snapshot)
+        watch.distorted = self.losslessness.distorted(watch.target.name) if self.losslessness else None
+        step = watch.observe(at, snapshot)
+        self.pools.take(watch.target.name, watch.model_name or "", at, step, watch.regime)
 
     async def _tell_listener(self, watch: TargetWatch) -> None:
         if self._listener is None:

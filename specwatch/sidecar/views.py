@@ -7,16 +7,18 @@ from dataclasses import dataclass
 
 from specwatch.collect.targets import Target
 from specwatch.signals.catalogue import Value
-from specwatch.signals.diagnosis import Finding
 from specwatch.signals.drift import DriftReading
+from specwatch.signals.findings import Finding
 from specwatch.signals.speedup import DraftCost, last_position_worth
 from specwatch.vllm.metrics import Dialect
 
 
 def window_label(seconds: float) -> str:
-    """How a window is called: ``5m``, ``90s``."""
-    minutes, rest = divmod(seconds, 60)
-    return f"{seconds:g}s" if rest or not minutes else f"{minutes:g}m"
+    """How a window is called: ``90s``, ``5m``, ``6h``."""
+    for unit, letter in ((3600, "h"), (60, "m")):
+        if seconds >= unit and seconds % unit == 0:
+            return f"{seconds / unit:g}{letter}"
+    return f"{seconds:g}s"
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class TargetView:
     """Acceptance since the server's start, for the V0 engine alone, which tells nothing newer."""
     drift: DriftReading
     findings: tuple[Finding, ...]
+    distorted: bool | None = None
+    """Whether its text was last found not to follow its model; None where that is not checked, or not known yet."""
 
     @property
     def headline(self) -> WindowView:
@@ -71,7 +75,7 @@ class TargetView:
 
     def states(self) -> dict[str, float | None]:
         """The values of the alert catalogue's STATES; None where unknown."""
-        return states(self.up, self.dialect, self.drift, self.headline.values, self.cost)
+        return states(self.up, self.dialect, self.drift, self.headline.values, self.cost, self.distorted)
 
 
 def speculates(dialect: Dialect | None) -> bool | None:
@@ -82,7 +86,12 @@ def speculates(dialect: Dialect | None) -> bool | None:
 
 
 def states(
-    up: bool | None, dialect: Dialect | None, drift: DriftReading, values: Mapping[str, Value], cost: DraftCost
+    up: bool | None,
+    dialect: Dialect | None,
+    drift: DriftReading,
+    values: Mapping[str, Value],
+    cost: DraftCost,
+    distorted: bool | None = None,
 ) -> dict[str, float | None]:
     """The values of the alert catalogue's STATES, from signals over the headline window; None where unknown."""
     configured, rates = speculates(dialect), values["position_acceptance"]
@@ -92,6 +101,7 @@ def states(
         "speculation_configured": None if configured is None else float(configured),
         "drift_score": drift.score,
         "last_position_worth": last_position_worth(rates, drafted, cost) if isinstance(rates, tuple) else None,
+        "losslessness_distorted": None if distorted is None else float(distorted),
     }
 
 

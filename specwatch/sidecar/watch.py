@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from specwatch.alerting.catalogue import RATE_WINDOW
@@ -11,18 +11,25 @@ from specwatch.alerting.text import clean, cut
 from specwatch.collect.targets import Target
 from specwatch.sidecar.views import HistoryPoint, TargetView, WindowView, number, states, window_label
 from specwatch.signals.catalogue import Value, evaluate, signals
-from specwatch.signals.diagnosis import Evidence, Finding, Level, diagnose
+from specwatch.signals.course import BLOCK_SECONDS, Course, Setup
+from specwatch.signals.diagnosis import diagnose
 from specwatch.signals.drift import DriftDetector, DriftSettings
+from specwatch.signals.evidence import Evidence
+from specwatch.signals.findings import Finding, Level
 from specwatch.signals.speedup import ASSUMED, DraftCost
 from specwatch.signals.window import Increments, Ledger, add_up
+from specwatch.signals.workload import WorkloadSettings, WorkloadTracker
 from specwatch.vllm.metrics import Counter, Dialect, SinceStart, Snapshot
 
-WINDOWS = (60.0, RATE_WINDOW, 1800.0)
-"""Seconds of the windows that signals are told over."""
+WINDOWS = (60.0, RATE_WINDOW, 6 * RATE_WINDOW, 72 * RATE_WINDOW)
+"""Seconds of the windows that signals are told over: a minute, and the three of the recording rules."""
 
 HISTORY_POINTS = 720
 """Points kept for sparklines: an hour at a scrape every five seconds."""
 
+
+DRIFT_COUNTERS = frozenset({Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS})
+"""Counters without which there is nothing to watch for drift."""
 
 LONGEST_REASON = 300
 """Characters kept of why a scrape failed: it may quote the page, and goes into logs, terminals and the API."""
@@ -35,8 +42,13 @@ class WatchSettings:
     k: int | None = None
     """Configured K, where a launch record or the user tells it."""
     method: str | None = None
+    schedule: tuple[tuple[int, int, int], ...] = ()
+    """K by batch size as launched: first and last batch size, K."""
     cost: DraftCost = ASSUMED
     drift: DriftSettings = field(default_factory=DriftSettings)
+    workload: WorkloadSettings = field(default_factory=WorkloadSettings)
+    block_seconds: float = BLOCK_SECONDS
+    """Length of the blocks in which a server's course is remembered, at first."""
     windows: tuple[float, ...] = WINDOWS
     """Seconds."""
     headline: float = RATE_WINDOW
@@ -50,6 +62,8 @@ class WatchSettings:
         return replace(
             self,
             drift=replace(self.drift, block_seconds=self.drift.block_seconds * factor),
+            workload=self.workload.in_scaled_time(factor),
+            block_seconds=self.block_seconds * factor,
             windows=tuple(seconds * factor for seconds in self.windows),
             headline=self.headline * factor,
         )
@@ -61,10 +75,14 @@ class TargetWatch:
     def __init__(self, target: Target, settings: WatchSettings | None = None) -> None:
         self.target = target
         self.release: str | None = None
-        self._settings = settings or WatchSettings()
-        self._signals = signals(self._settings.cost)
+        self.distorted: bool | None = None
+        """What the checks of losslessness last found; None where there are none, or nothing yet."""
+        self.settings = settings or WatchSettings()
+        self._signals = signals(self.settings.cost)
         self._engines: dict[str, Ledger] = {}
-        self._drift = DriftDetector(self._settings.drift)
+        self.drift = DriftDetector(self.settings.drift)
+        self._workload = WorkloadTracker(self.settings.workload)
+        self._course = Course(self.settings.block_seconds)
         self._snapshot: Snapshot | None = None
         self._error: str | None = None
         self._last_scrape: float | None = None
@@ -89,46 +107,79 @@ class TargetWatch:
         """Take in that a scrape failed; what is known stays known, and ages out of the windows."""
         self._error = cut(clean(reason), LONGEST_REASON)
 
-    def observe(self, at: float, snapshot: Snapshot) -> None:
-        """Take in a page."""
+    @property
+    def regime(self) -> str:
+        """What makes acceptance incomparable when it changes: positions, method, release."""
+        engines = self._snapshot.engines.values() if self._snapshot else ()
+        positions = max((len(engine.accepted_per_position) for engine in engines), default=0)
+        return f"{positions} positions, {self.settings.method or 'any method'}, vLLM {self.release or 'of any release'}"
+
+    def observe(self, at: float, snapshot: Snapshot) -> Increments:
+        """Take in a page; returns what all engines did together since the one before, nothing where it is the first."""
         self._error, self._last_scrape, self._snapshot = None, at, snapshot
-        keep = max(self._settings.windows)
+        keep = max(self.settings.windows)
         self._engines = {name: self._engines.get(name) or Ledger(keep) for name in snapshot.engines}
         steps = [
             self._engines[name].observe(at, engine, snapshot.process_start) for name, engine in snapshot.engines.items()
         ]
-        self._update_drift(at, [step for step in steps if step])
+        step = add_up([step for step in steps if step])
+        self._update_drift(at, step)
+        self._workload.observe(at, snapshot.engines)
+        self._course.observe(at, step, Setup(self._k(), self.settings.method, self.release), self._restarts)
         headline = self.headline_values(at)
         self._history.append(
             HistoryPoint(
                 at=at,
                 acceptance_rate=number(headline, "acceptance_rate"),
                 estimated_speedup=number(headline, "estimated_speedup"),
-                drift_score=self._drift.reading().score,
+                drift_score=self.drift.reading().score,
                 running_requests=number(headline, "running_requests"),
             )
         )
+        return step
 
     def headline_values(self, now: float) -> dict[str, Value]:
         """Every signal over the headline window, by name, pooled over the engines."""
-        return evaluate(self._signals, self._increments(self._settings.headline, now))
+        return evaluate(self._signals, self._increments(self.settings.headline, now))
 
     def judged_values(self, now: float) -> dict[str, Value]:
         """What alerts judge: every signal over the headline window, and the states of the alert catalogue."""
         values = self.headline_values(now)
         dialect = self._dialect(self._snapshot) if self._snapshot else None
-        return {**values, **states(self.up, dialect, self._drift.reading(), values, self._settings.cost)}
+        drift, cost = self.drift.reading(), self.settings.cost
+        return {**values, **states(self.up, dialect, drift, values, cost, self.distorted)}
 
     @property
     def model_name(self) -> str | None:
         """The model as the page names it."""
         return self._snapshot.model_name if self._snapshot else None
 
-    def view(self, now: float) -> TargetView:
-        """Everything there is to say at ``now``."""
+    def evidence(self, now: float) -> Evidence | None:
+        """What a diagnosis at ``now`` rests on; None while there is no readable page."""
+        if self._snapshot is None or self._error:
+            return None
+        return Evidence(
+            dialect=self._dialect(self._snapshot),
+            values=self.headline_values(now),
+            window_seconds=self.settings.headline,
+            now=now,
+            engines=len(self._engines),
+            model_name=self.model_name,
+            cost=self.settings.cost,
+            drift=self.drift.reading(),
+            workload=self._workload.reading(),
+            course=self._course.view(),
+            schedule=self.settings.schedule,
+        )
+
+    def view(self, now: float, findings: Sequence[Finding] | None = None) -> TargetView:
+        """Everything there is to say at ``now``.
+
+        ``findings`` are those of a diagnosis that saw the other replicas as well; without, this server alone is seen.
+        """
         snapshot = self._snapshot
-        windows = {window_label(seconds): self._window(seconds, now) for seconds in self._settings.windows}
-        headline = window_label(self._settings.headline)
+        windows = {window_label(seconds): self._window(seconds, now) for seconds in self.settings.windows}
+        headline = window_label(self.settings.headline)
         return TargetView(
             target=self.target,
             up=self.up,
@@ -139,14 +190,15 @@ class TargetWatch:
             model_name=self.model_name,
             engines=len(self._engines),
             k=self._k(),
-            method=self._settings.method,
-            cost=self._settings.cost,
-            restarts=max((ledger.restarts for ledger in self._engines.values()), default=0),
+            method=self.settings.method,
+            cost=self.settings.cost,
+            restarts=self._restarts,
             windows=windows,
             headline_window=headline,
             since_start=self._since_start(snapshot.since_start if snapshot else None),
-            drift=self._drift.reading(),
-            findings=self._findings(windows[headline].values),
+            drift=self.drift.reading(),
+            findings=tuple(findings or self.findings(now)),
+            distorted=self.distorted,
         )
 
     def _increments(self, seconds: float, now: float) -> list[Increments]:
@@ -160,18 +212,16 @@ class TargetWatch:
             values=evaluate(self._signals, parts),
         )
 
-    def _update_drift(self, at: float, steps: Sequence[Increments]) -> None:
-        pooled = add_up(steps)
-        if not {Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS} <= pooled.counts.keys():
-            return
-        self._drift.update(
-            at,
-            seconds=pooled.seconds,
-            drafts=pooled.counts[Counter.DRAFTS],
-            draft_tokens=pooled.counts[Counter.DRAFT_TOKENS],
-            accepted=pooled.counts[Counter.ACCEPTED_TOKENS],
-            regime=(len(pooled.accepted_per_position), self._settings.method, self.release),
-        )
+    def _update_drift(self, at: float, step: Increments) -> None:
+        if step.counts.keys() >= DRIFT_COUNTERS:
+            self.drift.update(
+                at,
+                seconds=step.seconds,
+                drafts=step.counts[Counter.DRAFTS],
+                draft_tokens=step.counts[Counter.DRAFT_TOKENS],
+                accepted=step.counts[Counter.ACCEPTED_TOKENS],
+                regime=self.regime,
+            )
 
     def _dialect(self, snapshot: Snapshot) -> Dialect:
         """With --disable-log-stats vLLM's page holds no series of its own; /version still tells that it is vLLM."""
@@ -180,12 +230,12 @@ class TargetWatch:
 
     def _k(self) -> int | None:
         """K as configured, or as the page shows it: it has one series a draft position."""
-        if self._settings.k is not None or self._snapshot is None:
-            return self._settings.k
+        if self.settings.k is not None or self._snapshot is None:
+            return self.settings.k
         return max((len(e.accepted_per_position) for e in self._snapshot.engines.values()), default=0) or None
 
     def _since_start(self, averages: SinceStart | None) -> dict[str, float]:
-        k = self._settings.k
+        k = self.settings.k
         if averages is None or k is None:
             return {}
         return {
@@ -193,17 +243,15 @@ class TargetWatch:
             "acceptance_length": averages.acceptance_length(k),
         }
 
-    def _findings(self, values: Mapping[str, Value]) -> tuple[Finding, ...]:
+    @property
+    def _restarts(self) -> int:
+        return max((ledger.restarts for ledger in self._engines.values()), default=0)
+
+    def findings(self, now: float) -> tuple[Finding, ...]:
+        """What is wrong, as far as this server alone shows."""
         if self._error:
             return (Finding("unreachable", Level.PROBLEM, f"The last scrape failed: {self._error}."),)
         if self._snapshot is None:
             return (Finding("waiting", Level.NOTICE, "Waiting for the first scrape."),)
-        return diagnose(
-            Evidence(
-                dialect=self._dialect(self._snapshot),
-                values=values,
-                engines=len(self._engines),
-                cost=self._settings.cost,
-                drift=self._drift.reading(),
-            )
-        )
+        evidence = self.evidence(now)
+        return diagnose(evidence) if evidence else ()

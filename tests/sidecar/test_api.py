@@ -31,7 +31,14 @@ SCRIPT = "<script>alert('x')</script><img src=x onerror=alert(1)>"
 SLOW = StepCost(weights_seconds=0.2)
 """Five steps a second: enough to tell acceptance, and twelve times fewer to simulate."""
 
-API = ("/api/v1/signals", "/api/v1/catalogue", "/api/v1/history?target=good", "/api/v1/alerts", "/api/v1/openapi.json")
+API = (
+    "/api/v1/signals",
+    "/api/v1/catalogue",
+    "/api/v1/history?target=good",
+    "/api/v1/alerts",
+    "/api/v1/references",
+    "/api/v1/openapi.json",
+)
 ROUTES = (*API, "/", "/metrics", "/healthz", *(f"/page/{name}" for name in PAGE_FILES))
 REFUSED = (
     *("/nothing", "/docs", "/redoc", "/openapi.json", "/page/nothing.js"),
@@ -122,7 +129,7 @@ async def test_signals_tell_every_target_in_the_order_given(rehearsal):
         "0.32.0",
     )
     assert good["headline_window"] in good["windows"]
-    assert list(good["windows"]) == ["1m", "5m", "30m"]
+    assert list(good["windows"]) == ["1m", "5m", "30m", "6h"]
     for window in good["windows"].values():
         assert window["values"].keys() == {signal.name for signal in signals()}
     assert good["windows"]["5m"]["values"]["acceptance_rate"] > 0.8 > poor["windows"]["5m"]["values"]["acceptance_rate"]
@@ -179,11 +186,12 @@ async def test_the_openapi_document_lists_the_routes_with_what_they_are_for():
     async with client(quiet()) as http:
         document = (await http.get("/api/v1/openapi.json")).json()
     assert document["info"] == {"title": "specwatch sidecar", "version": __version__}
-    paths = ["/api/v1/signals", "/api/v1/catalogue", "/api/v1/history", "/api/v1/alerts", "/healthz"]
-    assert list(document["paths"]) == paths
-    for path in paths:
-        assert list(document["paths"][path]) == ["get"]
-        assert document["paths"][path]["get"]["description"]
+    reading = [f"/api/v1/{name}" for name in ("signals", "catalogue", "history", "alerts", "references")] + ["/healthz"]
+    changing = [f"/api/v1/references/{name}" for name in ("freeze", "relearn")]
+    methods = {path: list(operations) for path, operations in document["paths"].items()}
+    assert methods == {path: ["get"] for path in reading} | {path: ["post"] for path in changing}
+    for path, (method,) in methods.items():
+        assert document["paths"][path][method]["description"]
     content = document["paths"]["/api/v1/signals"]["get"]["responses"]["200"]["content"]
     assert content["application/json"]["schema"]["$ref"].endswith("/SignalsView")
 
