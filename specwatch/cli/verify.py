@@ -165,8 +165,8 @@ def _prompts(file: Path | None) -> tuple[str, ...]:
 def _checked(temperatures: tuple[float, ...]) -> tuple[float, ...]:
     """Each once; InputError for one that vLLM would change."""
     for temperature in temperatures:
-        if 0 < temperature < COLDEST:
-            raise InputError(f"--temperature {temperature:g}: vLLM raises what is above 0 to {COLDEST:g} at least")
+        if not (temperature == 0 or temperature >= COLDEST):  # NaN is neither
+            raise InputError(f"--temperature {temperature:g}: 0 is possible, or from {COLDEST:g}, vLLM's least, on")
     return tuple(dict.fromkeys(temperatures))
 
 

@@ -42,11 +42,9 @@ def _result(result: Result) -> Iterator[str]:
     reading, verdict = result.reading, result.verdict
     shown = verdict.value.upper() if verdict is Verdict.DISTORTED else verdict.value
     yield f"temperature {reading.temperature:g}: {shown}"
-    yield f"  {_many(reading.tokens, 'token')} in {_many(result.answers, 'answer')}; {_drafted(result)}"
-    if reading.temperature > 0:
-        yield from _sampled(reading)
-    elif reading.tokens:
-        yield from _greedy(reading)
+    if reading.tokens:
+        yield f"  {_many(reading.tokens, 'token')} in {_many(result.answers, 'answer')}; {_drafted(result)}"
+        yield from _sampled(reading) if reading.temperature > 0 else _greedy(reading)
     if verdict is Verdict.INCONCLUSIVE:
         yield f"  {_why(result)}"
 
@@ -66,8 +64,6 @@ def _drafted(result: Result) -> str:
 
 
 def _sampled(reading: Reading) -> Iterator[str]:
-    if not reading.checks:
-        return
     yield f"  {'':28}{'text':>9}{'model':>9}{'±':>8}{'z':>9}"
     for check in reading.checks:
         shown = "{:.3g}" if check.name == "surprise" else "{:.1%}"

@@ -104,7 +104,8 @@ async def test_a_key_comes_from_a_file(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--temperature", "0.001"], "vLLM raises what is above 0 to 0.01"),
+        (["--temperature", "0.001"], "--temperature 0.001: 0 is possible, or from 0.01, vLLM's least, on"),
+        (["--temperature", "nan"], "--temperature nan: 0 is possible"),
         (["--prompts", "nowhere.jsonl"], "--prompts nowhere.jsonl: no such file"),
         (["--token-file", "nowhere"], "--token-file nowhere: no such file"),
     ],
