@@ -43,6 +43,9 @@ from specwatch.measure.calibrate_servers import Identity
 from specwatch.measure.calibrate_stats import Estimate, ratio_of
 from specwatch.measure.prompt_sets import PromptSet
 from specwatch.signals.cost import CostCurve
+from specwatch.signals.speedup import SpeedupKind
+from specwatch.signals.window import Increments
+from specwatch.signals.worth import Basis, assess
 from specwatch.vllm.device import device_name
 from specwatch.vllm.metrics import Counter
 from specwatch.vllm.plan import LaunchPlan
@@ -89,14 +92,10 @@ def mixed(shares: Sequence[float], seed: int) -> PromptSet:
 
 
 def predicted(run: Run, curve: CostCurve) -> float | None:
-    """Speedup by counters and costs, as the sidecar has it: tokens of a step ÷ what the step costs."""
-    counts = run.counts
-    drafts, steps = counts[Counter.DRAFTS], counts[Counter.DECODE_STEPS]
-    ratio = curve.ratio(counts[Counter.DRAFT_TOKENS] / drafts, run.batch_size or 1.0)
-    if ratio is None:
-        return None
-    drafted = min(drafts / steps, 1.0)
-    return (1 + counts[Counter.ACCEPTED_TOKENS] / steps) / (1 + drafted * (ratio - 1))
+    """The speedup that a sidecar with this calibration shows for what the server counted."""
+    counted = Increments(run.seconds, run.counts, run.accepted_per_position)
+    known = assess([counted], Basis(curve=curve), min_drafts=1)
+    return next((each.value for each in known if each.kind is SpeedupKind.CALIBRATED), None)
 
 
 class Bench:

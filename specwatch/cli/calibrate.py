@@ -8,8 +8,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -226,12 +226,11 @@ async def _servers(task: Task, output: Path, shown: Screen) -> AsyncIterator[Ser
             yield servers
 
 
-async def _cancelled_by_signals(measuring: Any) -> Sequence[Identity]:
-    """A signal cancels, so that what was started is ended in order."""
-    task: asyncio.Task[Sequence[Identity]] = asyncio.create_task(measuring)
+async def _cancelled_by_signals(measuring: Coroutine[Any, Any, Sequence[Identity]]) -> Sequence[Identity]:
+    """A signal cancels, so that what was started is ended in order; a second one hurries that."""
+    task = asyncio.create_task(measuring)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        with suppress(NotImplementedError):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     return await task
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class Partial:
         if path.exists():
             self._resume(about)
         else:
-            self._append(about)
+            self._begin(about)
 
     def keep(self, run: Run) -> None:
         """Add a run, on disk before anything else is done."""
@@ -42,6 +43,11 @@ class Partial:
     def remove(self) -> None:
         """The result is written: the file has done its work."""
         self.path.unlink(missing_ok=True)
+
+    def _begin(self, about: Mapping[str, Any]) -> None:
+        with suppress(OSError):  # the reason is told when it is written to
+            self.path.touch(mode=0o600)  # it holds what servers answered
+        self._append(about)
 
     def _append(self, entry: Any) -> None:
         try:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from specwatch.errors import InputError
 from specwatch.measure.calibrate_blocks import WARM_UP_TOKENS, Block, Design
 from specwatch.measure.calibrate_load import Answers, Asking, ask_all
-from specwatch.measure.calibrate_servers import Counts, Identity, count, settled
+from specwatch.measure.calibrate_servers import Counts, Identity, count, printable, settled
 from specwatch.measure.calibrate_stats import binned
 from specwatch.vllm.metrics import Counter
 
@@ -130,7 +130,8 @@ async def measure(session: aiohttp.ClientSession, design: Design, block: Block, 
     found = await ask_all(session, asking, prompts, block.cell.concurrency)
     if found.errors > MOST_ERRORS * len(prompts):
         raise InputError(
-            f"{block}: {found.errors} of {len(prompts)} requests failed, the last one with: {found.last_error}"
+            f"{block}: {found.errors} of {len(prompts)} requests failed, the last one with: "
+            f"{printable(found.last_error or '')}"
         )
     try:
         added = await settled(session, identity.url, before, len(prompts) - found.errors)

@@ -22,6 +22,8 @@ MODELS_BYTES = 2**20
 SETTLE_SECONDS = 5.0
 """Longest to wait until a page has counted what was answered: vLLM counts a step when it is over, a little later."""
 SETTLE_PAUSE = 0.1
+LONGEST_NAME = 1000
+"""Characters that are kept of a model's name: a path has 4096 at most, and hardly ever 200."""
 USABLE = {Dialect.V1, Dialect.OFF, Dialect.V1_MIN}
 """Dialects whose counters can be differenced."""
 _UNFIT = {
@@ -76,18 +78,27 @@ async def identify(session: aiohttp.ClientSession, url: str, sample: str) -> Ide
     if page.dialect not in USABLE:
         raise InputError(f"{target.server}: {_UNFIT[page.dialect]}")
     model = await _model(session, target.server)
-    served_as = str(model["id"])
+    served_as = _text(model["id"])
     positions = max((len(engine.accepted_per_position) for engine in page.engines.values()), default=0)
     length = model.get("max_model_len")
     return Identity(
         url=target.server,
         served_as=served_as,
-        model=str(model.get("root") or served_as),
+        model=printable(_text(model.get("root") or served_as)),
         max_model_len=length if isinstance(length, int) else None,
         release=await server_release(session, target),
         positions=positions,
         tokens=await _tokens(session, target.server, served_as, sample),
     )
+
+
+def _text(value: Any) -> str:
+    return str(value)[:LONGEST_NAME]
+
+
+def printable(text: str) -> str:
+    """A server's words as a terminal may show them."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def refuse_different(first: Identity, other: Identity) -> None:
