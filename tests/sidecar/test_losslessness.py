@@ -10,8 +10,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from benchmarks import verify_samplers
+from specwatch.collect.scraper import http_session
 from specwatch.collect.targets import parse
-from specwatch.sidecar.losslessness import CheckSettings, LosslessnessChecks, families
+from specwatch.config import SidecarConfig, load
+from specwatch.errors import InputError
+from specwatch.sidecar.alerts import AlertBook
+from specwatch.sidecar.exporter import render
+from specwatch.sidecar.losslessness import CheckSettings, LosslessnessChecks, families, from_config
+from specwatch.sidecar.service import Service
 from tests.support.scoring_server import ScoringServer, scoring
 
 PROMPTS = tuple(f"prompt {number}" for number in range(10))
@@ -132,3 +138,59 @@ async def test_checks_go_on_until_they_are_cancelled():
         with pytest.raises(asyncio.CancelledError):
             await task
     assert watched.states["gpu-a"].failures == 0
+
+
+async def test_the_sidecar_pages_for_text_that_is_distorted_and_exports_that_it_is():
+    async with scoring(ScoringServer(sampler=verify_samplers.garbage(1.0))) as url, http_session() as session:
+        watched, target = checks(url)
+        book = AlertBook()
+        service = Service([target], listener=book.judge, losslessness=watched)
+        await service.scrape_once(session, service.watches["gpu-a"])
+        assert "specwatch_losslessness_distorted{" not in render(service, book).decode()
+        await watched.check(target)
+        await service.scrape_once(session, service.watches["gpu-a"])
+    (alert,) = [entry for entry in book.view().alerts if entry.name == "SpeculationDistortsOutput"]
+    assert (alert.state, alert.severity, alert.target) == ("firing", "page", "gpu-a")
+    page = render(service, book).decode()
+    assert 'specwatch_losslessness_distorted{model_name="simulated",target="gpu-a"} 1.0' in page
+    assert 'specwatch_losslessness_checks_total{target="gpu-a"} 1.0' in page
+
+
+async def test_a_service_with_checks_makes_them():
+    async with scoring(ScoringServer()) as url:
+        watched, target = checks(url, every=0.01, temperatures=(0.0,), tokens=64)
+        task = asyncio.create_task(Service([target], losslessness=watched).run())
+        while watched.states["gpu-a"].checks < 2:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def configured(**flags):
+    return from_config(load(SidecarConfig, None, flags), [parse("http://127.0.0.1:9")])
+
+
+def test_checks_are_off_unless_they_are_asked_for(tmp_path):
+    assert configured() is None
+    (tmp_path / "prompts.jsonl").write_text('"one"\n')
+    (tmp_path / "key").write_text("opensesame")
+    told = {"verify_prompts": tmp_path / "prompts.jsonl", "verify_token_file": tmp_path / "key"}
+    settings = configured(verify_every="2h", verify_temperature=(0.5, 0.5), **told)._settings
+    assert (settings.every, settings.prompts, settings.temperatures) == (7200.0, ("one",), (0.5,))
+    assert settings.api_key == "opensesame"
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"verify_every": "1s"}, "greater than or equal to 60"),
+        ({"verify_every": "often"}, "verify_every"),
+        ({"verify_every": "xh"}, "a duration such as 10m, 1h or 2d"),
+        ({"verify_every": "1h", "verify_temperature": (0.001,)}, "a temperature is 0, or from 0.01"),
+        ({"verify_every": "1h", "verify_prompts": "nowhere.jsonl"}, "verify_prompts nowhere.jsonl: no such file"),
+        ({"verify_every": "1h", "verify_token_file": "nowhere"}, "verify_token_file nowhere: no such file"),
+    ],
+)
+def test_what_cannot_be_used_is_named(flags, said):
+    with pytest.raises(InputError, match=said):
+        configured(**flags)
