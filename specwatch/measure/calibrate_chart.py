@@ -106,8 +106,7 @@ def _line(line: Line, place: int, axes: Scale, name_at: float) -> list[str]:
             ends = f'y1="{axes.y(speedup.low):.1f}" y2="{axes.y(speedup.high):.1f}"'
             parts.append(f'<line class="interval" x1="{x:.1f}" x2="{x:.1f}" {ends}/>')
         parts.append(f"{_mark(MARKS[place % len(MARKS)], x, y)}<title>{_said(line, size, speedup)}</title></path>")
-    x = spots[-1][0]
-    parts.append(f'<text class="name" x="{x + 10:.1f}" y="{name_at + 4:.1f}">{escape(line.name)}</text></g>')
+    parts.append(f'<text class="name" x="{WIDTH - RIGHT + 7}" y="{name_at + 4:.1f}">{escape(line.name)}</text></g>')
     return parts
 
 

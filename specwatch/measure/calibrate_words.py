@@ -16,7 +16,7 @@ def crossings(result: Result) -> list[str]:
         for each in result.crossovers:
             if each.domain == domain.name:
                 ks.setdefault(_where(each.concurrency, largest), []).append(f"K {each.k}")
-        parts = [f"{' and '.join(names)} {where}" if len(ks) > 1 else where for where, names in ks.items()]
+        parts = [f"with {' and '.join(names)} {where}" if len(ks) > 1 else where for where, names in ks.items()]
         lines.append(f"{domain.name}: {'; '.join(parts)}.")
     return lines
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import re
 import subprocess
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,12 +15,15 @@ _CPU_MODEL = re.compile(r"^(?:model name|Hardware)\s*:\s*(\S.*)$", re.MULTILINE)
 
 
 def device_name() -> str:
-    """The GPUs as their driver names them, such as ``4 × NVIDIA H100 80GB HBM3``; without any, the processor."""
+    """The kind of GPU as its driver names it, such as ``NVIDIA H100 80GB HBM3``; without any, the processor.
+
+    However many there are: a machine with eight of them runs what four measured.
+    """
     with suppress(OSError, subprocess.SubprocessError):
         ended = subprocess.run(_SMI, capture_output=True, text=True, timeout=_SMI_SECONDS, check=True)
-        names = Counter(line.strip() for line in ended.stdout.splitlines() if line.strip())
-        if names:
-            return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in names.items())
+        kinds = {line.strip() for line in ended.stdout.splitlines() if line.strip()}
+        if kinds:
+            return ", ".join(sorted(kinds))
     with suppress(OSError):
         found = _CPU_MODEL.search(Path("/proc/cpuinfo").read_text(errors="replace"))
         if found:

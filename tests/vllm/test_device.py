@@ -15,13 +15,13 @@ def driver(tmp_path, monkeypatch, *names: str) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
 
 
-def test_gpus_of_one_kind_are_counted(tmp_path, monkeypatch):
+def test_gpus_of_one_kind_are_named_once(tmp_path, monkeypatch):
     driver(tmp_path, monkeypatch, "NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3")
-    assert device_name() == "2 × NVIDIA H100 80GB HBM3"
+    assert device_name() == "NVIDIA H100 80GB HBM3"
 
 
 def test_gpus_of_two_kinds_are_all_named(tmp_path, monkeypatch):
-    driver(tmp_path, monkeypatch, "NVIDIA L4", "NVIDIA T4")
+    driver(tmp_path, monkeypatch, "NVIDIA T4", "NVIDIA L4")
     assert device_name() == "NVIDIA L4, NVIDIA T4"
 
 
