@@ -23,6 +23,7 @@ RUN_ELSEWHERE = {
     "pip install .": "tests/test_packaging.py",
     "specwatch demo --simulated": "tests/e2e/test_demo.py",
     "specwatch check http://localhost:8000": "tests/e2e/test_check.py",
+    "specwatch verify http://localhost:8000": "tests/e2e/test_verify.py",
 }
 """Commands that need minutes or a server, and the file that runs them."""
 
