@@ -35,7 +35,9 @@ class Screen:
     def block(self, block: Block, run: Run | None) -> None:
         """A block begins, or has ended."""
         if run is None:
-            self._progress.update(self._task, description=f"{block.repetition + 1}: {block}")
+            who = f"K {block.k}" if block.k else "no speculation"
+            what = f"{block.cell.domain}, {block.cell.concurrency} at a time, {who}"
+            self._progress.update(self._task, description=f"repetition {block.repetition + 1}: {what}")
         else:
             self._progress.advance(self._task)
 
@@ -44,10 +46,10 @@ class Screen:
 def screen(console: Console, design: Design, done: Collection[Block]) -> Iterator[Screen]:
     """The screen of a measurement of which some blocks are done already."""
     columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        BarColumn(bar_width=24),
         MofNCompleteColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
+        TimeRemainingColumn(),
+        TextColumn("left · {task.description}", markup=False),
     )
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal, speed_estimate_period=SPEED_WINDOW
