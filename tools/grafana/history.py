@@ -27,8 +27,10 @@ from specwatch.lab.fleet import Fleet
 from specwatch.sidecar import exporter
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.service import Service, ServiceSettings
+from specwatch.sidecar.watch import WatchSettings
 from tools import install_test_programs as programs
-from tools.grafana.scenes import STRETCH, Scene
+from tools.grafana import calibrated
+from tools.grafana.scenes import HOMES, STRETCH, Scene
 from tools.prometheus_blocks import Scrape, lines, write_blocks
 from tools.rehearsal import NEVER, PlayedClock
 
@@ -89,7 +91,15 @@ async def play(scene: Scene, names: frozenset[str], folder: Path) -> History:
     async with Fleet(scene.servers, speed=0) as fleet, http_session() as session:
         addresses = zip(fleet.servers, fleet.urls, strict=True)
         targets = [Target(instance(server.name), f"{url}/metrics") for server, url in addresses]
-        service = Service(targets, settings=ServiceSettings(interval=NEVER), listener=alerts.judge, clock=clock)
+        told = WatchSettings(curve=calibrated.curve())
+        service = Service(
+            targets,
+            watch={target.name: told for target in targets},
+            settings=ServiceSettings(interval=NEVER),
+            listener=alerts.judge,
+            clock=clock,
+            cells=calibrated.cells(HOMES),
+        )
         for moment in range(round(history.start) + STEP, round(end) + 1, STEP):
             fleet.advance(STEP / STRETCH)
             clock.advance(STEP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 from pathlib import Path
@@ -29,8 +30,11 @@ def build() -> Path:
     install()
     sources = [*PROJECT.glob("src/*"), PROJECT / "vite.config.js", PROJECT / "package-lock.json"]
     page = VIEWER / "index.html"
-    if not page.exists() or page.stat().st_mtime < max(source.stat().st_mtime for source in sources):
-        _run("npx", "vite", "build", "--logLevel", "warn", "--outDir", str(VIEWER))
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "building").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # vite refuses to build twice at once
+        if not page.exists() or page.stat().st_mtime < max(source.stat().st_mtime for source in sources):
+            _run("npx", "vite", "build", "--logLevel", "warn", "--outDir", str(VIEWER))
     return VIEWER
 
 
