@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 JOBS ?= 2
 HEAVY := vllm or services or browser or slow
-GENERATED := alerts dashboards examples/kubernetes
+GENERATED := alerts dashboards examples/kubernetes docs/signals.md
 
 # 3.11 first: on some machines it is the only one that torch's CPU build exists for. A Python without ensurepip
 # (Debian's without python3-venv) cannot make an environment.
@@ -54,10 +54,11 @@ format: $(VENV)/.project ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-generate: $(VENV)/.project ## Write alerts/, dashboards/ and examples/kubernetes/ from the catalogues
+generate: $(VENV)/.project ## Write alerts/, dashboards/, examples/kubernetes/ and docs/signals.md from the catalogues
 	$(BIN)/specwatch gen-alerts --output alerts
 	$(BIN)/specwatch gen-dashboards --output dashboards
 	$(BIN)/specwatch gen-k8s --config examples/gen-k8s.yaml --output examples/kubernetes
+	$(PY) -m tools.signals_page
 
 check-generated: generate ## Fail when the committed ones are not what the code generates
 	@git diff --exit-code -- $(GENERATED)

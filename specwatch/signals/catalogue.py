@@ -126,7 +126,7 @@ def _bound(quantity: Quantity, high: bool, offset: float = 0.0) -> Computed:
             return None
         return offset + (interval.high if high else interval.low)
 
-    return Computed(compute)
+    return Computed(compute, "the ratio ± t · √(its long-run variance ÷ its denominator), on the logistic scale")
 
 
 _BOUNDS = tuple(
@@ -152,7 +152,7 @@ _CORRECTIONS = (
         "Acceptance rate, without dummy drafts",
         "Acceptance rate without the dummy drafts that vLLM 0.25 and later book as rejected when a prompt is in the "
         "prefix cache. They show as more drafts than decode steps; what hides behind undrafted steps stays in.",
-        Computed(partial(rate_without_dummies, min_drafts=MIN_DRAFTS)),
+        Computed(partial(rate_without_dummies, min_drafts=MIN_DRAFTS), "A ÷ N · max(1, D ÷ S)"),
     ),
     Signal(
         "acceptance_length_without_dummies",
@@ -160,7 +160,7 @@ _CORRECTIONS = (
         "Acceptance length, without dummy drafts",
         "Acceptance length without the dummy drafts that vLLM 0.25 and later book as rejected when a prompt is in the "
         "prefix cache.",
-        Computed(partial(length_without_dummies, min_drafts=MIN_DRAFTS)),
+        Computed(partial(length_without_dummies, min_drafts=MIN_DRAFTS), "1 + A ÷ min(D, S)"),
     ),
     Signal(
         "delivered_acceptance_rate",

@@ -100,6 +100,8 @@ class Computed:
     in_promql: ClassVar[bool] = False
 
     compute: Callable[[Sequence[Increments]], float | None]
+    words: str
+    """The formula, for people."""
 
     def over(self, engines: Sequence[Increments]) -> float | None:
         """The value over these engines, or None without enough to say."""
