@@ -26,7 +26,7 @@ from specwatch.signals.speedup import DraftCost  # noqa: E402
 pytestmark = pytest.mark.vllm
 
 K = 3
-SETTINGS = Settings("target", "draft", k=K, max_tokens=32)
+SETTINGS = Settings("target", "draft", k=K, max_tokens=24)
 WAYS = [(0.0, "greedy"), (1.0, "greedy"), (1.0, "probabilistic"), (0.7, "probabilistic")]
 
 
@@ -77,7 +77,7 @@ def test_at_temperature_0_every_count_is_what_drafting_really_counts(loaded):
         assert counts.accepted == decoded.accepted
 
 
-@pytest.mark.parametrize(("temperature", "method"), WAYS[1:])
+@pytest.mark.parametrize(("temperature", "method"), WAYS[1:3])
 def test_above_0_it_is_within_the_error_of_drafting_drawn_out(loaded, temperature, method):
     settings = dataclasses.replace(with_settings(temperature, method), seed=5)
     results = [result for seed in range(4) for result in loaded.evaluate(dataclasses.replace(settings, seed=seed))]
