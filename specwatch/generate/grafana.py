@@ -1,4 +1,4 @@
-"""A thin layer over grafanalib: figures, lines, bars and lanes, from values that say what they mean."""
+"""A thin layer over grafanalib: figures, lines and lanes, from values that say what they mean."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ class Scale:
     low: float | None = 0.0
     high: float | None = None
     decimals: int | None = None
+    at_least: float | None = None
+    """How far an axis reaches even where all values are smaller."""
 
     def json(self) -> dict[str, Any]:
         """The field settings that say this."""
@@ -101,6 +103,9 @@ def bad_below(value: float) -> Steps:
 LOWEST, HIGHEST = "lowest", "highest"
 """Which series a legend begins with: those that want a look."""
 
+_EXTREMES: Mapping[str | None, tuple[str, ...]] = {LOWEST: ("min",), HIGHEST: ("max",), None: ("min", "max")}
+"""What a legend says beside the last value: how far it went in the direction that wants a look."""
+
 PLAIN = Steps(NEUTRAL)
 """No judgement."""
 
@@ -141,6 +146,7 @@ def time_series(
     """
     color = {"mode": "shades", "fixedColor": shade} if shade else {"mode": "palette-classic-by-name"}
     order = {"sortBy": "Last *", "sortDesc": first == HIGHEST} if first else {}
+    soft = {} if scale.at_least is None else {"custom": {"axisSoftMax": scale.at_least}}
     return core.TimeSeries(
         title=words.title,
         description=words.description,
@@ -153,41 +159,14 @@ def time_series(
         showPoints="never",
         tooltipMode="multi",
         tooltipSort="desc",
-        legendDisplayMode="table",
-        legendCalcs=["lastNotNull", "min", "max"],
+        legendDisplayMode="list" if stacked else "table",
+        legendCalcs=[] if stacked else ["lastNotNull", *_EXTREMES[first]],
         thresholds=Steps(TRANSPARENT, () if alarm is None else ((alarm, BAD),)).build(),
         thresholdsStyleMode="off" if alarm is None else "dashed",
         overrides=[override(name, settings) for name, settings in (styles or {}).items()],
         extraJson={
-            "fieldConfig": {"defaults": {**scale.json(), "color": color, "noValue": words.empty}},
+            "fieldConfig": {"defaults": {**scale.json(), "color": color, "noValue": words.empty, **soft}},
             "options": {"legend": {"showLegend": True, **order}},
-        },
-    )
-
-
-def bars(words: Words, queries: Sequence[Query], scale: Scale, steps: Steps) -> Any:
-    """One bar a series, as it is now, coloured by its value."""
-    return core.BarGauge(
-        title=words.title,
-        description=words.description,
-        dataSource=DATASOURCE,
-        targets=targets(queries, now=True),
-        calc="lastNotNull",
-        displayMode="basic",
-        format=scale.unit,
-        min=scale.low,
-        max=scale.high,
-        thresholds=steps.build(),
-        extraJson={
-            "fieldConfig": {
-                "defaults": {"color": {"mode": "thresholds"}, "decimals": scale.decimals, "noValue": words.empty},
-            },
-            "options": {
-                "valueMode": "color",
-                "showUnfilled": True,
-                "namePlacement": "auto",
-                "text": {"titleSize": 14, "valueSize": 20},
-            },
         },
     )
 

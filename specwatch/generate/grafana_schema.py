@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 SCHEMA_VERSION = 42
@@ -12,7 +12,6 @@ GONE_FROM_DASHBOARDS = frozenset(["__inputs", "gnetId", "hideControls", "rows", 
 GONE_FROM_PANELS = frozenset(
     ["color", "columns", "editable", "error", "fontSize", "height", "hideTimeOverride", "mappings", "minSpan", "span"]
 )
-GONE_FROM_GAUGE_FIELDS = frozenset(["calcs", "limit", "links", "override", "title", "values"])
 GONE_FROM_TARGETS = frozenset(["intervalFactor", "metric", "query", "step", "target"])
 GONE_FROM_VARIABLES = frozenset(["auto", "auto_count", "auto_min", "tagsQuery", "tagValuesQuery", "useTags"])
 GONE_FROM_TIME_PICKER = frozenset(["nowDelay", "time_options"])
@@ -56,8 +55,6 @@ def _panel(panel: Mapping[str, Any]) -> dict[str, Any]:
     if data.get("maxDataPoints") == DATED_MAX_DATA_POINTS:
         del data["maxDataPoints"]
     data["targets"] = [_target(target) for target in data["targets"]]
-    if data["type"] in _GAUGES:
-        _GAUGES[data["type"]](data)
     field_config = data["fieldConfig"]
     field_config.setdefault("overrides", [])
     _mend_field(field_config["defaults"])
@@ -73,32 +70,6 @@ def _target(target: Mapping[str, Any]) -> dict[str, Any]:
     # No exemplars: vLLM exports none, and asking costs a second query.
     extra = {"range": not data["instant"], "exemplar": False, "editorMode": "code"}
     return {key: value for key, value in {**data, **extra}.items() if value != ""}
-
-
-def _mend_bar_gauge(panel: dict[str, Any]) -> None:
-    """Settings of the field, and the reduction, were once kept among the options."""
-    dated = panel["options"].pop("fieldOptions", None)
-    if dated:
-        panel["options"] = _without(panel["options"], {"showThresholdLabels", "showThresholdMarkers"})
-        panel["options"]["reduceOptions"] = _reduction(dated)
-        panel["fieldConfig"]["defaults"].update(_without(dated["defaults"], GONE_FROM_GAUGE_FIELDS))
-
-
-def _mend_gauge(panel: dict[str, Any]) -> None:
-    """The reduction, and what is drawn of thresholds, were once kept beside the field's settings."""
-    field_config = panel["fieldConfig"]
-    dated = field_config["defaults"]
-    if "calcs" in dated:
-        shown = {key: field_config.pop(key) for key in ("showThresholdLabels", "showThresholdMarkers")}
-        panel["options"] = {**shown, "reduceOptions": _reduction(dated)}
-        field_config["defaults"] = _without(dated, GONE_FROM_GAUGE_FIELDS)
-
-
-def _reduction(dated: Mapping[str, Any]) -> dict[str, Any]:
-    return {"calcs": dated["calcs"], "fields": "", "values": dated["values"]}
-
-
-_GAUGES: Mapping[str, Callable[[dict[str, Any]], None]] = {"bargauge": _mend_bar_gauge, "gauge": _mend_gauge}
 
 
 def _mend_field(field: dict[str, Any]) -> None:

@@ -110,8 +110,8 @@ Expected = Callable[[Truth], Values]
 
 BY_PLACE: dict[str, tuple[Expected, float]] = {
     "fleet: Servers that lose A": (lambda t: single(t.states()["losing"]), EXACT),
-    "fleet: Tokens gained in the last day A": (lambda t: t.gained(FLEET, DAY), A_SCRAPE_OF_THE_DAY),
-    "fleet: GPU-hours saved in the last day A": (
+    "fleet: Tokens gained in a day A": (lambda t: t.gained(FLEET, DAY), A_SCRAPE_OF_THE_DAY),
+    "fleet: GPU-hours saved in a day A": (
         lambda t: every(t.hours_saved(FLEET), lambda hours: 4 * hours),
         A_SCRAPE_OF_THE_DAY,
     ),
@@ -133,7 +133,7 @@ BY_PLACE: dict[str, tuple[Expected, float]] = {
         lambda t: counted(t, Counter.GENERATION_TOKENS),
         A_SCRAPE_OF_THE_DAY,
     ),
-    "fleet: Alerts that fire now A": (lambda t: single(len(alerts(t))), EXACT),
+    "fleet: Alerts firing A": (lambda t: single(len(alerts(t))), EXACT),
     "fleet: Which alerts fired, and when? A": (lambda t: lanes(t, "page", 2), EXACT),
     "fleet: Which alerts fired, and when? B": (lambda t: lanes(t, "ticket", 1), EXACT),
     "fleet: What fires now, and for how long? A": (lambda t: dict.fromkeys(alerts(t), HELD), EXACT),
@@ -174,8 +174,8 @@ for number, letter in enumerate("ABCDEFGH"):
         lambda t, number=number: t.conditional(number, FLEET),
         EXACT,
     )
-    BY_PLACE[f"speedup: What would a smaller K give? {letter}"] = (
-        lambda t, number=number: t.speedup_at(number + 1),
+    BY_PLACE[f"speedup: Would a smaller K be faster? {letter}"] = (
+        lambda t, number=number: t.speedup_at(number + 1, SERVER),
         EXACT,
     )
 
@@ -199,9 +199,24 @@ def sidecar_lines() -> list[str]:
         for place, value in SIDECAR.items():
             metric, _, labels = place.partition("{")
             found.append(f"{metric}{{{about}{',' + labels if labels else '}'} {value} {NOW:.3f}\n")
+        checked = f'job="specwatch",target="{target}"'
+        for metric in ("checks_total", "check_failures_total"):
+            found += growing(f"specwatch_losslessness_{metric}{{{checked}}}")
+        checked += ',temperature="0"'
+        found += growing(f"specwatch_losslessness_tokens_total{{{checked}}}")
+        found.append(f"specwatch_losslessness_evidence_ratio{{{checked}}} 0.2 {NOW:.3f}\n")
+        found.append(f"specwatch_losslessness_verdict_timestamp_seconds{{{checked}}} {NOW - 900} {NOW:.3f}\n")
+    for concurrency, value in (("4", 1.6), ("16", 1.1)):
+        labels = f'job="specwatch",domain="json",num_speculative_tokens="5",concurrency="{concurrency}"'
+        found.append(f"specwatch_calibrated_speedup_ratio{{{labels}}} {value} {NOW:.3f}\n")
     found.append(f'specwatch_model_drift_score{{job="specwatch",model_name="{LARGE}"}} 0.5 {NOW:.3f}\n')
     found.append(f'specwatch_fleet_drift_score{{job="specwatch"}} 0.3 {NOW:.3f}\n')
     return found
+
+
+def growing(series: str) -> list[str]:
+    """A counter that is scraped twice."""
+    return [f"{series} {value} {at:.3f}\n" for value, at in ((10, NOW - SCRAPE), (11, NOW))]
 
 
 SIDECAR = {
@@ -230,8 +245,7 @@ SIDECAR = {
     'specwatch_acceptance_rate_ratio{window="5m"}': 0.8,
     'specwatch_workload_shift_ratio{feature="prompt_tokens"}': 0.3,
     'specwatch_diagnosis{code="new-traffic",level="warning"}': 1.0,
-    'specwatch_calibrated_speedup_ratio{domain="json",num_speculative_tokens="5",concurrency="4"}': 1.6,
-    'specwatch_calibrated_speedup_ratio{domain="json",num_speculative_tokens="5",concurrency="16"}': 1.1,
+    "specwatch_losslessness_distorted": 0.0,
 }
 
 HELD = 600.0

@@ -21,10 +21,9 @@ def only(panel):
     [
         grafana.stat(WORDS, UP, TOKENS),
         grafana.time_series(WORDS, [UP], TOKENS),
-        grafana.bars(WORDS, [UP], TOKENS, Steps(GOOD)),
         grafana.states(WORDS, [UP], {1.0: ("up", GOOD)}),
     ],
-    ids=["stat", "time_series", "bars", "states"],
+    ids=["stat", "time_series", "states"],
 )
 def test_every_kind_of_panel_says_its_words(panel):
     drawn = only(panel)
@@ -33,13 +32,8 @@ def test_every_kind_of_panel_says_its_words(panel):
     assert drawn["targets"][0]["expr"] == "up"
 
 
-@pytest.mark.parametrize(
-    "draw",
-    [grafana.stat, lambda words, query, scale: grafana.bars(words, [query], scale, Steps(GOOD))],
-    ids=["stat", "bars"],
-)
-def test_a_figure_has_its_unit_range_and_the_last_value(draw):
-    drawn = only(draw(WORDS, UP, Scale("percentunit", high=1.0)))
+def test_a_figure_has_its_unit_range_and_the_last_value():
+    drawn = only(grafana.stat(WORDS, UP, Scale("percentunit", high=1.0)))
     field = drawn["fieldConfig"]["defaults"]
     assert (field["unit"], field["min"], field["max"]) == ("percentunit", 0.0, 1.0)
     assert drawn["options"]["reduceOptions"]["calcs"] == ["lastNotNull"]
@@ -101,3 +95,23 @@ def test_a_lane_has_a_word_and_a_colour_for_each_value():
         "1": {"text": "ticket", "color": grafana.WARN, "index": 0},
         "2": {"text": "page", "color": BAD, "index": 1},
     }
+
+
+def test_a_legend_says_how_far_a_line_went_in_the_direction_that_wants_a_look():
+    def told(**settings):
+        return only(grafana.time_series(WORDS, [UP], TOKENS, **settings))["options"]["legend"]["calcs"]
+
+    assert told(first=grafana.LOWEST) == ["lastNotNull", "min"]
+    assert told(first=grafana.HIGHEST) == ["lastNotNull", "max"]
+    assert told(stacked=True) == []
+
+
+def test_areas_on_top_of_one_another_are_filled():
+    custom = only(grafana.time_series(WORDS, [UP], TOKENS, stacked=True))["fieldConfig"]["defaults"]["custom"]
+    assert custom["stacking"]["mode"] == "normal"
+    assert custom["fillOpacity"] > 0
+
+
+def test_an_axis_of_few_things_does_not_run_to_a_hundred():
+    scale = Scale("none", at_least=1.0)
+    assert only(grafana.time_series(WORDS, [UP], scale))["fieldConfig"]["defaults"]["custom"]["axisSoftMax"] == 1.0

@@ -80,21 +80,6 @@ def test_a_query_says_whether_it_is_over_a_range(instant, ranged):
     ]
 
 
-def test_a_bar_gauge_reduces_where_grafana_looks_for_it():
-    panel = only_panel(core.BarGauge(calc="lastNotNull", format="percentunit", max=1, min=0, thresholds=STEPS))
-    assert panel["options"]["reduceOptions"] == {"calcs": ["lastNotNull"], "fields": "", "values": False}
-    assert "fieldOptions" not in panel["options"]
-    field = panel["fieldConfig"]["defaults"]
-    assert (field["unit"], field["min"], field["max"]) == ("percentunit", 0, 1)
-
-
-def test_a_gauge_keeps_its_marks():
-    panel = only_panel(core.GaugePanel(thresholds=STEPS))
-    assert panel["options"]["reduceOptions"]["calcs"] == ["mean"]
-    assert panel["options"]["showThresholdMarkers"] is True
-    assert panel["fieldConfig"]["defaults"].keys() == {"mappings", "max", "min", "thresholds", "unit"}
-
-
 def test_a_table_cell_has_a_type_instead_of_a_display_mode():
     custom = only_panel(core.Table(displayMode="color-text"))["fieldConfig"]["defaults"]["custom"]
     assert custom["cellOptions"] == {"type": "color-text"}
@@ -130,8 +115,6 @@ def test_a_second_pass_changes_nothing():
     once = normalised(
         core.RowPanel(title="r"),
         core.TimeSeries(thresholds=STEPS, targets=[core.Target(expr="up", refId="A")]),
-        core.BarGauge(thresholds=STEPS),
-        core.GaugePanel(thresholds=STEPS),
         core.Table(thresholds=STEPS),
         variables=[core.Template("job", "label_values(up, job)", multi=True)],
     )

@@ -167,7 +167,7 @@ class Truth:
 
         return self.pooled(labels, rate)
 
-    def speedup_at(self, k: int) -> Values:
+    def speedup_at(self, k: int, labels: Sequence[str]) -> Values:
         """The estimated speedup at a smaller K, of the engines that draft so many."""
 
         def value(group: list[Increments]) -> float | None:
@@ -176,7 +176,7 @@ class Truth:
             accepted = sum(sum(each.accepted_per_position[:k]) for each in ours)
             return (1 + accepted / drafts) / (1 + k * ASSUMED.c) if drafts >= MIN_DRAFTS else None
 
-        return self.pooled(FLEET, value)
+        return self.pooled(labels, value)
 
     def states(self) -> dict[str, int]:
         """How many servers are in each state."""

@@ -245,8 +245,12 @@ def less(now: str, before: str) -> str:
 def of_sidecar(metric: str, *matchers: str, by: Iterable[str] = ()) -> str:
     """What the sidecar says of the servers, under the name that vLLM's own series have, so that colours agree."""
     selector = ", ".join([SIDECARS, *matchers])
-    named = f'label_replace({metric}{{{selector}}}, "instance", "$1", "target", "(.+)")'
-    return f"max by ({', '.join(('instance', 'model_name', *by))}) ({named})"
+    return named_as_server(f"{metric}{{{selector}}}", "max", ", ".join(("instance", "model_name", *by)))
+
+
+def named_as_server(expr: str, function: str, by: str) -> str:
+    """An aggregation of what the sidecar says by target, which is then called instance."""
+    return f'{function} by ({by}) (label_replace({expr}, "instance", "$1", "target", "(.+)"))'
 
 
 def beside_servers(expr: str) -> str:

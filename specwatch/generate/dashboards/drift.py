@@ -20,6 +20,7 @@ from specwatch.generate.dashboards.asks import (
 from specwatch.generate.dashboards.frame import Board, Settings, dashboard, link_to_server
 from specwatch.generate.dashboards.parts import DRIFTED, LOW, marks
 from specwatch.generate.dashboards.scales import (
+    NO_FINDING,
     NO_REQUEST_ENDED,
     NO_SERVER,
     NO_SIDECAR,
@@ -29,16 +30,14 @@ from specwatch.generate.dashboards.scales import (
     SCORE,
     SECONDS,
     SHARE,
+    SHIFT,
     TOKENS,
 )
-from specwatch.generate.grafana import BAD, GOOD, HIGHEST, LOWEST, NEUTRAL, WARN, Query, Scale, Words
+from specwatch.generate.grafana import GOOD, HIGHEST, LOWEST, NEUTRAL, Query, Scale, Words
 from specwatch.generate.grafana_dashboard import Line, Section
 from specwatch.generate.grafana_plots import heatmap
 from specwatch.generate.grafana_table import NARROW, Column, Name, Order, table
 from specwatch.generate.live_promql import SERVER
-
-DIAGNOSED = {0.0: ("note", NEUTRAL), 1.0: ("warning", WARN), 2.0: ("bad", BAD)}
-"""Words and colours of a diagnosis' level."""
 
 INDEX = Scale("none", decimals=3)
 """The population stability index: 0 for the same traffic, without an upper end."""
@@ -53,7 +52,7 @@ def drift(settings: Settings) -> dict[str, Any]:
     return dashboard(
         Board.DRIFT,
         "Has the traffic left what the draft knows: when, by how much, where, and what else changed?",
-        (_compared(asks, settings), _positions(asks), _requests(asks), _scores(), _changes(settings), _why(settings)),
+        (_compared(asks, settings), _scores(), _positions(asks), _requests(asks), _changes(settings), _why(settings)),
         settings,
         annotations=marks(asks),
     )
@@ -220,11 +219,11 @@ def _scores() -> Section:
             NO_SIDECAR,
         ),
         [
-            Query(of_sidecar("specwatch_drift_change_ratio"), "{{instance}}"),
+            Query(of_sidecar("specwatch_drift_change_ratio"), BY_SERVER),
             Query(of_sidecar("specwatch_drift_change_low_ratio"), "{{instance}} low"),
             Query(of_sidecar("specwatch_drift_change_high_ratio"), "{{instance}} high"),
         ],
-        POINTS,
+        SHIFT,
         styles={"/ (low|high)$/": {"custom.lineWidth": 1, "custom.lineStyle": {"fill": "dash", "dash": [4, 6]}}},
         alarm=0.0,
     )
@@ -276,7 +275,7 @@ def _why(settings: Settings) -> Section:
             "What does the sidecar say is wrong? (sidecar)",
             "Every finding that holds now, by server; the sidecar's page has the evidence and the remedy of each. One "
             "finding on all servers has one reason.",
-            NO_SIDECAR,
+            NO_FINDING,
         ),
         (
             Name("Server", "instance", link=link_to_server(settings)),

@@ -9,7 +9,7 @@ from specwatch.generate import grafana, grafana_dashboard
 from specwatch.generate.dashboards.asks import LOSS as LOSS
 from specwatch.generate.dashboards.asks import Asks
 from specwatch.generate.dashboards.scales import NOTHING_DRAFTED, TIMES
-from specwatch.generate.grafana import BAD, LOWEST, NEUTRAL, WARN, Query, Words
+from specwatch.generate.grafana import BAD, LOWEST, NEUTRAL, WARN, Query, Scale, Words
 
 LOW = alert("SpeculativeAcceptanceRateLow").threshold
 IDLE = alert("SpeculationNotDrafting").threshold
@@ -34,6 +34,11 @@ def speedup_words(title: str, asks: Asks) -> Words:
 def speedup_trend(title: str, query: Query, asks: Asks) -> Any:
     """The estimated speedup over time, the alert's threshold dashed."""
     return grafana.time_series(speedup_words(title, asks), [query], TIMES, first=LOWEST, alarm=LOSS)
+
+
+def trend(asks: Asks, name: str, scale: Scale, first: str, *words: str, alarm: float | None = None) -> Any:
+    """A signal by server; ``words`` are title, description and what an empty panel says."""
+    return grafana.time_series(Words(*words), [asks.servers(name)], scale, first=first, alarm=alarm)
 
 
 def marks(asks: Asks) -> tuple[dict[str, Any], ...]:

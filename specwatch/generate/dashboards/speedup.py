@@ -9,8 +9,10 @@ from specwatch.generate.dashboards.asks import (
     BY_MODEL,
     BY_SERVER,
     DEEPEST_POSITION,
+    LAST_DAY,
     MODEL,
     Asks,
+    named_as_server,
     of_sidecar,
 )
 from specwatch.generate.dashboards.frame import Board, Settings, dashboard, link_to_server
@@ -27,13 +29,15 @@ from specwatch.generate.dashboards.scales import (
     NO_SERVER,
     NO_SIDECAR,
     NOT_CALIBRATED,
+    NOT_CHECKED,
     NOT_MEASURED,
     NOTHING_DECODED,
     NOTHING_DRAFTED,
+    SCORE,
     SHARE,
     TIMES,
 )
-from specwatch.generate.grafana import GOOD, LOWEST, OTHER, Query, Scale, Words
+from specwatch.generate.grafana import BAD, GOOD, HIGHEST, LOWEST, OTHER, Query, Scale, Words
 from specwatch.generate.grafana_dashboard import Line, Section
 from specwatch.generate.grafana_plots import Points, against
 from specwatch.generate.grafana_table import Column, Name, Order, table
@@ -59,11 +63,12 @@ def speedup(settings: Settings) -> dict[str, Any]:
         (
             _headline(asks),
             _break_even(asks),
-            _another_k(asks),
+            _another_k(asks, settings),
             _limit(asks),
             _kinds(),
             _calibration(),
             _recommended(settings),
+            _lossless(settings),
         ),
         settings,
         annotations=marks(asks),
@@ -125,33 +130,26 @@ def _break_even(asks: Asks) -> Section:
         alarm=asks.cost.c,
     )
     servers = speedup_trend(f"{SPEEDUP}: does it stay above {LOSS:g}?", asks.servers("estimated_speedup"), asks)
-    gained = grafana.time_series(
-        Words(
-            "How many tokens a second does it gain?",
-            "Tokens beyond those that plain decoding would make in the same time, by model: accepted ones less what "
-            "drafting costs. Below 0 the draft takes more time than it saves.",
-            NOTHING_DRAFTED,
-        ),
-        [Query(asks.tokens_gained(MODEL, asks.live.window, "rate"), BY_MODEL)],
-        GAIN,
-        first=LOWEST,
-        alarm=0.0,
-    )
-    return Section("Is it above break-even?", (Line(9, (servers, rate, gained)),))
+    return Section("Is it above break-even?", (Line(9, (servers, rate)),))
 
 
-def _another_k(asks: Asks) -> Section:
+def _another_k(asks: Asks, settings: Settings) -> Section:
     ks = range(1, DEEPEST_POSITION + 2)
-    bars = grafana.bars(
+    rows = table(
         Words(
-            "What would a smaller K give?",
-            "The estimated speedup if drafts ended after so many tokens, from the positions that are accepted today. "
-            "The longest bar is the best K for this traffic; what a larger K would give, counters cannot tell.",
+            "Would a smaller K be faster?",
+            "The estimated speedup of each server if drafts ended after so many tokens, from the positions that are "
+            "accepted now; its last figure is today's K. The largest of a row is the best K for its traffic; what a "
+            "larger one would give, counters cannot tell.",
             NOTHING_DRAFTED,
         ),
-        [Query(asks.speedup_at(k), f"K = {k}") for k in ks],
-        TIMES,
-        grafana.bad_below(LOSS),
+        (
+            Name("Server", "instance", link=link_to_server(settings)),
+            Name("Model", "model_name"),
+            Name("Job", "job", 90),
+        ),
+        tuple(Column(f"K = {k}", asks.speedup_at(k, SERVER), TIMES, grafana.bad_below(LOSS), width=85) for k in ks),
+        Order("Server"),
     )
     worth = grafana.time_series(
         Words(
@@ -166,7 +164,19 @@ def _another_k(asks: Asks) -> Section:
         styles={f"position {index}": {"custom.lineWidth": 5 - index} for index in range(4)},
         alarm=WORTHLESS,
     )
-    return Section("Would another K gain more?", (Line(10, (bars, worth)),))
+    gained = grafana.time_series(
+        Words(
+            "How many tokens a second does it gain?",
+            "Tokens beyond those that plain decoding would make in the same time, by model: accepted ones less what "
+            "drafting costs. Below 0 the draft takes more time than it saves.",
+            NOTHING_DRAFTED,
+        ),
+        [Query(asks.tokens_gained(MODEL, asks.live.window, "rate"), BY_MODEL)],
+        GAIN,
+        first=LOWEST,
+        alarm=0.0,
+    )
+    return Section("Would another K gain more?", (Line(10, (rows,)), Line(9, (worth, gained))))
 
 
 def _limit(asks: Asks) -> Section:
@@ -250,8 +260,8 @@ def _kinds() -> Section:
 
 
 def _calibration() -> Section:
-    cells = of_sidecar("specwatch_calibrated_speedup_ratio", by=("domain", "num_speculative_tokens", "concurrency"))
-    curve = f"max by (domain, num_speculative_tokens, concurrency) ({cells})"
+    # A calibration is no server's: its cells bear no labels of one.
+    curve = "max by (domain, num_speculative_tokens, concurrency) (specwatch_calibrated_speedup_ratio)"
     chart = against(
         Words(
             "Speedup against concurrency: where does it end to pay?",
@@ -277,7 +287,7 @@ def _calibration() -> Section:
         ),
         [
             Query(of_sidecar("specwatch_break_even_acceptance_ratio"), "{{instance}} break-even"),
-            Query(of_sidecar(signal("acceptance_rate").metric, SIDECAR_WINDOW), "{{instance}} acceptance"),
+            Query(of_sidecar(signal("acceptance_rate").metric, SIDECAR_WINDOW), BY_SERVER),
         ],
         SHARE,
         styles={"/ break-even$/": {"custom.lineStyle": {"fill": "dash", "dash": [6, 6]}}},
@@ -294,6 +304,8 @@ def _today() -> str:
 
 
 def _recommended(settings: Settings) -> Section:
+    kinds = ("measured", "calibrated", "estimated")
+    best_known = "\nor\n".join(of_sidecar("specwatch_speedup_ratio", f'kind="{kind}"') for kind in kinds)
     rows = table(
         Words(
             "Which K would be best, and what would it give? (sidecar)",
@@ -306,9 +318,63 @@ def _recommended(settings: Settings) -> Section:
             Column("K now", of_sidecar("specwatch_configured_draft_tokens"), Scale("none")),
             Column("Best K", of_sidecar("specwatch_recommended_draft_tokens"), Scale("none")),
             Column("Speedup with it", of_sidecar("specwatch_recommended_speedup_ratio"), TIMES, width=150),
-            Column("Speedup now", of_sidecar("specwatch_speedup_ratio"), TIMES, grafana.bad_below(LOSS)),
+            Column("Speedup now", best_known, TIMES, grafana.bad_below(LOSS)),
             Column("Draft cost", of_sidecar("specwatch_draft_cost_ratio"), SHARE),
         ),
         Order("Speedup now"),
     )
     return Section("Needs the sidecar: what to change", (Line(8, (rows,)),))
+
+
+def _lossless(settings: Settings) -> Section:
+    def counted(metric: str, by: str = "instance") -> str:
+        """How much was added in the last day; these series bear no model."""
+        return named_as_server(f'increase({metric}{{target=~"$instance"}}[{LAST_DAY}])', "sum", by)
+
+    evidence = grafana.time_series(
+        Words(
+            "Does any server write what its model would not? (sidecar)",
+            "Evidence that text does not follow the model's own probabilities, of the test that is under way; 1, "
+            "dashed, concludes. Speculation must not change what is written, whatever it does to the speed.",
+            NOT_CHECKED,
+        ),
+        [
+            Query(
+                named_as_server(
+                    'specwatch_losslessness_evidence_ratio{target=~"$instance"}', "max", "instance, temperature"
+                ),
+                "{{instance}} at temperature {{temperature}}",
+            )
+        ],
+        SCORE,
+        first=HIGHEST,
+        alarm=1.0,
+    )
+    since = named_as_server(
+        'time() - specwatch_losslessness_verdict_timestamp_seconds{target=~"$instance"}', "min", "instance"
+    )
+    rows = table(
+        Words(
+            "What did the checks of losslessness find? (sidecar)",
+            "The last verdict on each server, how old it is, and what was tested in the last day. A distorted server "
+            "is a defect of the build or the settings: take it out, and report it with its arguments.",
+            NOT_CHECKED,
+        ),
+        (Name("Server", "instance", link=link_to_server(settings)),),
+        (
+            Column(
+                "Verdict",
+                named_as_server('specwatch_losslessness_distorted{target=~"$instance"}', "max", "instance"),
+                Scale("none"),
+                words={0.0: ("sound", GOOD), 1.0: ("distorted", BAD)},
+            ),
+            Column("Concluded", since, Scale("s")),
+            Column("Tokens tested", counted("specwatch_losslessness_tokens_total"), Scale("short"), width=130),
+            Column("Checks", counted("specwatch_losslessness_checks_total"), Scale("none", decimals=0), width=90),
+            Column(
+                "Failed", counted("specwatch_losslessness_check_failures_total"), Scale("none", decimals=0), width=90
+            ),
+        ),
+        Order("Verdict", descending=True),
+    )
+    return Section("Needs the sidecar with checks of losslessness", (Line(8, (evidence, rows)),))
