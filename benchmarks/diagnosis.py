@@ -1,6 +1,6 @@
 """The diagnosis against incidents whose cause is known: a confusion table.
 
-    python -m benchmarks.diagnosis                 # the table that is committed
+    python -m benchmarks.diagnosis --write         # the table that is committed
     python -m benchmarks.diagnosis --each 20       # a quick look
 
 Every incident is simulated (``specwatch.lab.incidents``), watched as the sidecar watches a server, and diagnosed once,
@@ -16,22 +16,19 @@ import time
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from specwatch.collect.targets import Target
+from specwatch.errors import SpecwatchError
 from specwatch.lab.incidents import HEALTHY, ILL, SCALE, Incident, Story
 from specwatch.lab.simulator import SimulatedServer
-from specwatch.sidecar.views import TargetView
 from specwatch.sidecar.watch import TargetWatch, WatchSettings
-from specwatch.signals.course import BLOCK_SECONDS, Course, Setup
 from specwatch.signals.evidence import Evidence
 from specwatch.signals.findings import Finding, Level
 from specwatch.signals.fleet_diagnosis import diagnose_fleet
 from specwatch.signals.speedup import Speedup, SpeedupKind
-from specwatch.signals.workload import WorkloadSettings, WorkloadTracker
-from specwatch.vllm.metrics import Dialect
 
 SCRAPE = 15.0 * SCALE
 """Simulated seconds between scrapes."""
@@ -47,21 +44,13 @@ class Observer:
 
     def __init__(self, server: SimulatedServer, incident: Incident) -> None:
         self._server, self._incident = server, incident
-        self._watch = TargetWatch(Target(server.name, "http://127.0.0.1:0"), WatchSettings().in_scaled_time(SCALE))
-        self._workload = WorkloadTracker(WorkloadSettings().in_scaled_time(SCALE))
-        self._course = Course(BLOCK_SECONDS * SCALE)
-        self._start: float | None = None
-        self._restarts = 0
+        settings = replace(WatchSettings(), schedule=tuple(incident.schedule)).in_scaled_time(SCALE)
+        self._watch = TargetWatch(Target(server.name, "http://127.0.0.1:0"), settings)
 
     def scrape(self) -> None:
         """Take in the server's page as it is now."""
-        snapshot, at = self._server.snapshot(), self._server.unix_time
-        self._restarts += self._start is not None and snapshot.process_start != self._start
-        self._start = snapshot.process_start
         self._watch.release = self._release()
-        step = self._watch.observe(at, snapshot)
-        self._workload.observe(at, snapshot.engines)
-        self._course.observe(at, step, Setup(self._server.k, None, self._watch.release), self._restarts)
+        self._watch.observe(self._server.unix_time, self._server.snapshot())
 
     def _release(self) -> str:
         released = self._incident.released if self._server.name == self._incident.subject else {}
@@ -69,25 +58,15 @@ class Observer:
 
     def evidence(self) -> Evidence:
         """What is known of it now."""
-        view = self._watch.view(self._server.unix_time)
-        known = self._calibrated(view) if self._incident.calibrated else None
-        return Evidence(
-            dialect=view.dialect or Dialect.NOT_VLLM,
-            values=view.headline.values,
-            window_seconds=300.0 * SCALE,
-            now=self._server.unix_time,
-            model_name=view.model_name,
-            speedup=known,
-            drift=view.drift,
-            workload=self._workload.reading(),
-            course=self._course.view(),
-            schedule=tuple(self._incident.schedule),
-        )
+        evidence = self._watch.evidence(self._server.unix_time)
+        if evidence is None:
+            raise SpecwatchError(f"{self._server.name}: nothing was scraped")
+        return replace(evidence, speedup=self._calibrated(evidence) if self._incident.calibrated else None)
 
-    def _calibrated(self, view: TargetView) -> Speedup | None:
+    def _calibrated(self, evidence: Evidence) -> Speedup | None:
         """The speedup as a calibration of this server gives it: step costs at its batch size, by its own truth."""
-        length, batch = (view.headline.values[name] for name in ("acceptance_length", "running_requests"))
-        if not isinstance(length, float) or not isinstance(batch, float) or self._server.k is None:
+        length, batch = evidence.number("acceptance_length"), evidence.number("running_requests")
+        if length is None or batch is None or self._server.k is None:
             return None
         value = self._server.cost.speedup(length, round(batch), self._server.k)
         return Speedup(value, None, None, SpeedupKind.CALIBRATED, "a calibration")
@@ -178,6 +157,7 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
     parser.add_argument("--only", default="", help="stories whose name contains this, with their mistakes printed")
+    parser.add_argument("--write", action="store_true", help="keep the table in benchmarks/results/diagnosis.txt")
     options = parser.parse_args()
     stories = [story for story in (*ILL, *HEALTHY) if options.only in story.__name__]
     began = time.monotonic()
@@ -187,9 +167,10 @@ def main() -> None:
     print(f"{len(results)} incidents, {options.half} seeds, in {time.monotonic() - began:.0f} s")
     if options.only:
         print(*(f"{o.kind}: {o.said}: {o.text}" for o in results if not o.right), sep="\n")
-    elif options.each >= 200 and options.half == HELD_OUT:
+    if options.write:
         RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(f"python -m benchmarks.diagnosis, {options.half} seeds\n\n{text}", encoding="utf-8")
+        command = f"python -m benchmarks.diagnosis --each {options.each} --half {options.half}"
+        RESULT.write_text(f"{command}\n\n{text}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -120,6 +120,17 @@ def _from_home(setting: Setting, *phases: Phase) -> list[Phase]:
     return [Phase(NORMAL, "normal", setting.domain, running=setting.running), *phases]
 
 
+def _restarted_before(setting: Setting, *phases: Phase) -> list[Phase]:
+    """The same, where every third server had a restart that has nothing to do with it."""
+    if setting.source.random() < 2 / 3:
+        return _from_home(setting, *phases)
+    return [
+        Phase(NORMAL / 2, "normal", setting.domain, running=setting.running),
+        Phase(NORMAL / 2, "restarted", restart=True),
+        *phases,
+    ]
+
+
 def _one(
     kind: str, expected: str, server: SimulatedServer, seconds: float = NORMAL + AFTER, **more: object
 ) -> Incident:
@@ -141,14 +152,18 @@ def _one_server_changes_domain(source: random.Random) -> Incident:
     factor = source.choice([0.25, 3.0, 5.0])
     worse = setting.worse(setting.fall(), prompt_tokens=max(setting.domain.prompt_tokens * factor, 4.0))
     return _one(
-        "traffic changed, one server", "traffic-changed", setting.server(_from_home(setting, Phase(traffic=worse)))
+        "traffic changed, one server",
+        "traffic-changed",
+        setting.server(_restarted_before(setting, Phase(traffic=worse))),
     )
 
 
 def _nobody_can_tell(source: random.Random) -> Incident:
     setting = Setting.draw(source)
     worse = setting.worse(setting.fall())
-    return _one("one server, prompts alike", "drifted", setting.server(_from_home(setting, Phase(traffic=worse))))
+    return _one(
+        "one server, prompts alike", "drifted", setting.server(_restarted_before(setting, Phase(traffic=worse)))
+    )
 
 
 def _one_replica_off(source: random.Random) -> Incident:

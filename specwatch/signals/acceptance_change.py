@@ -63,9 +63,9 @@ def explains_itself(evidence: Evidence) -> bool:
 
 
 def decays(evidence: Evidence) -> Decay | None:
-    """The decay since the latest restart, where there is one."""
+    """The decay since the latest restart, where there is one and the requests are what they were."""
     deployed = evidence.course.deployed
-    if deployed is None:
+    if deployed is None or _new_prompts(evidence):
         return None
     return decay(_points(evidence.course.since(deployed.at), acceptance), LEAST_FALL)
 

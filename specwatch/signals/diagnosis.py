@@ -133,6 +133,18 @@ def _low_acceptance(evidence: Evidence) -> Finding | None:
     )
 
 
+def _slightly_below(evidence: Evidence) -> Finding | None:
+    if not evidence.fell_slightly or evidence.rate is None or evidence.reference is None:
+        return None
+    return Finding(
+        "slightly-below-normal",
+        Level.NOTICE,
+        f"Acceptance left its normal by more than chance and by little: {evidence.rate:.1%} now, "
+        f"{evidence.reference:.1%} before. It is too small to matter, or on its way back.",
+        figures("ratio", now=evidence.rate, reference=evidence.reference),
+    )
+
+
 def _many_engines(evidence: Evidence) -> Finding | None:
     if evidence.engines < 2:
         return None
@@ -148,6 +160,7 @@ _CHECKS: tuple[Callable[[Evidence], Finding | None], ...] = (
     past_break_even,
     slower_than_none,
     k_too_long,
+    _slightly_below,
     _low_acceptance,
     _one_scrape,
     _no_traffic,

@@ -27,6 +27,11 @@ SHIFTED = 0.25
 SMOOTHING = 0.5
 """Requests added to every category that either side has, so that an empty one has a logarithm (Jeffreys)."""
 
+LENGTHS = frozenset({Feature.PROMPT_LENGTH, Feature.GENERATION_LENGTH})
+
+LEAST_SHARE = 0.05
+"""Share of the reference below which a bucket is put together with the next one: empty buckets add noise, no news."""
+
 CLUSTERING = 1.5
 """Requests come in sessions of similar ones: taken as if one of three only repeated another."""
 
@@ -231,18 +236,36 @@ def _shifts(reference: _Counts, recent: _Counts) -> list[Shift]:
         if not now or not sum(before.values()) or not sum(now.values()):
             continue
         # Tokens looked up in the cache belong to requests, and only these are independent of each other.
-        scaled = [_of(counts, requests) for counts, requests in ((before, n), (now, m))]
-        present = {category for counts in (before, now) for category, count in counts.items() if count}
+        counts = _of(before, n), _of(now, m)
+        reference_counts, recent_counts = _merged(*counts) if feature in LENGTHS else counts
+        present = [
+            name
+            for name in {**reference_counts, **recent_counts}
+            if reference_counts.get(name) or recent_counts.get(name)
+        ]
         found.append(
             Shift(
                 feature,
-                psi=psi(*scaled),
+                psi=psi(reference_counts, recent_counts),
                 noise=psi_noise(len(present), n, m),
                 before=_typical(feature, before),
                 now=_typical(feature, now),
             )
         )
     return found
+
+
+def _merged(before: Mapping[str, float], now: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+    """Both with neighbouring buckets put together until each has LEAST_SHARE of the reference, but for the last."""
+    least = LEAST_SHARE * sum(before.values())
+    merged: tuple[dict[str, float], dict[str, float]] = ({}, {})
+    name: str | None = None
+    for category in {**before, **now}:
+        if name is None or merged[0][name] >= least:
+            name = category
+        for side, counts in zip(merged, (before, now), strict=True):
+            side[name] = side.get(name, 0.0) + counts.get(category, 0.0)
+    return merged
 
 
 def _of(counts: Mapping[str, float], requests: float) -> dict[str, float]:

@@ -166,6 +166,10 @@ def test_acceptance_of_nothing_on_the_same_prompts_may_be_garbled_text():
     assert first(fallen(0.01)).code == "outputs-garbled"
 
 
+def test_a_drift_of_two_points_is_a_notice():
+    assert codes(fallen(0.83)) == ["healthy", "slightly-below-normal"]
+
+
 def test_while_prompts_are_not_known_nothing_is_said_of_them():
     found = first(replace(fallen(0.01), workload=WorkloadReading(0.5)))
     assert found.code == "drifted"

@@ -134,6 +134,14 @@ def test_answers_that_run_into_their_limit_and_an_emptied_cache_are_shifts():
     assert (cache.before, cache.now) == (pytest.approx(0.8), pytest.approx(0.0))
 
 
+def test_a_cache_that_begins_to_be_hit_is_a_shift():
+    watched = Watched()
+    watched.live(20, hits=0.0)
+    shift = watched.live(10, hits=0.8).shift(Feature.PREFIX_CACHE)
+    assert shift is not None
+    assert shift.shifted
+
+
 def test_a_restart_counts_from_zero_and_shifts_nothing():
     watched = Watched()
     watched.live(20)
