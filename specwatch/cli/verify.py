@@ -56,7 +56,7 @@ EXIT_INTERRUPTED = 130
 @click.option("--model", metavar="NAME", help="Served model name.  [default: the first one]")
 @click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="File holding the API key.")
 @click.option("--answer-tokens", type=click.IntRange(8, 1024), default=64, metavar="N", help="Tokens of an answer.")
-@click.option("--concurrency", type=click.IntRange(1, 64), default=4, metavar="N", help="Requests under way at once.")
+@click.option("--concurrency", type=click.IntRange(1, 32), default=4, metavar="N", help="Requests under way at once.")
 @click.option(
     "--error-rate",
     type=click.FloatRange(1e-9, 0.2),

@@ -222,9 +222,10 @@ def _surprise(token: Scored, outcomes: _Outcomes, temperature: float) -> _Featur
 
 
 def _likeliest(token: Scored, outcomes: _Outcomes, temperature: float) -> _Feature:
-    """Whether it is the likeliest one, or one of several."""
-    count = sum(value >= token.top[0] for value in token.top)
-    return _indicator(outcomes, count, inside=1.0, came=float(token.logprob >= token.top[0]))
+    """Whether it is the likeliest one, or one of several that are listed."""
+    first = token.top[0]
+    count = sum(value >= first for value in token.top)
+    return _indicator(outcomes, count, inside=1.0, came=float(token.listed and token.logprob >= first))
 
 
 def _likeliest_open(token: Scored, outcomes: _Outcomes, temperature: float) -> _Feature | None:

@@ -21,9 +21,9 @@ from specwatch.errors import InputError
 from specwatch.measure.losslessness import Scored
 from specwatch.vllm.metrics import Snapshot
 
-ANSWER_BYTES = 64 * 2**20
-"""Most that is read of one answer: a listed token is 75 bytes, so 400,000 of them fit, a vocabulary of 1000 for each of
-several hundred tokens."""
+ANSWER_BYTES = 32 * 2**20
+"""Most that is read of one answer. A listed token takes 75 bytes, so 400,000 of them fit: a vocabulary of 150,000 once,
+to see its size, or 1000 for each of 400 tokens."""
 
 LISTED = 20
 """Log-probabilities a token that every vLLM lists unless told otherwise (``--max-logprobs``)."""
@@ -133,7 +133,7 @@ class Server:
         ids = choice.get("prompt_token_ids"), choice.get("token_ids")
         if not all(isinstance(each, list) and all(isinstance(number, int) for number in each) for each in ids):
             raise self._problem("tells no token ids: only vLLM does, from 0.10.2 on (return_token_ids)")
-        return Sampled(tuple(ids[0] or ()), tuple(ids[1] or ()))
+        return Sampled(tuple(ids[0] or ()), tuple(ids[1] or ())[:tokens])
 
     async def score(self, sampled: Sampled) -> list[Scored]:
         """What the model says of each token of an answer, found by a prefill, where nothing is speculated."""
@@ -184,7 +184,7 @@ class Server:
         try:
             logprobs = {key: float(entry["logprob"]) for key, entry in (place or {}).items()}
             own = logprobs[str(token)]
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise self._problem("answers with prompt_logprobs in another form than vLLM's") from None
         if not all(math.isfinite(value) for value in logprobs.values()):
             raise self._problem("scores with log-probabilities that are no numbers: its model's output is damaged")

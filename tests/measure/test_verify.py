@@ -10,7 +10,7 @@ from specwatch.collect.targets import parse
 from specwatch.errors import InputError
 from specwatch.measure.losslessness import Limits, Verdict
 from specwatch.measure.verify import Plan, built_in_prompts, rounds, verify
-from specwatch.measure.verify_asking import NEUTRAL, Server
+from specwatch.measure.verify_asking import NEUTRAL, Sampled, Server
 from tests.support.http import answering, serving, text_page
 from tests.support.scoring_server import MODEL, VOCABULARY, ScoringServer, scoring
 
@@ -202,3 +202,45 @@ def test_built_in_prompts_are_of_several_kinds_in_turn():
 
 def test_temperatures_above_0_share_the_error_rate():
     assert Limits(error_rate=0.01, tests=2).bar == pytest.approx(Limits(error_rate=0.005).bar)
+
+
+def place(*entries):
+    """One place of prompt_logprobs."""
+    return {str(token): {"logprob": logprob} for token, logprob in entries}
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        ([None], "scores 0 tokens of an answer of 1"),
+        ([None, place((9, -1.0))], "in another form than vLLM's"),
+        ([None, {"5": {"logprob": 10**400}}], "in another form than vLLM's"),
+        ([None, {"5": "x"}], "in another form than vLLM's"),
+        ([None, place((5, float("nan")))], "no numbers"),
+        ([None, place((5, float("-inf")))], "no numbers"),
+        ([None, place((5, -0.1), (6, -0.1))], "no log-probabilities"),
+        ([None, 3], "without prompt_logprobs"),
+    ],
+)
+async def test_scores_that_make_no_sense_are_named(places, said):
+    async def models(_):
+        return web.json_response({"data": [{"id": MODEL}]})
+
+    async def score(_):
+        return web.json_response({"choices": [{"prompt_logprobs": places}]})
+
+    async with serving({"/v1/models": models}, posts={"/v1/completions": score}) as url, Server(parse(url)) as server:
+        server.listed = 20
+        with pytest.raises(InputError, match=said):
+            await server.score(Sampled((1,), (5,)))
+
+
+async def test_an_answer_that_is_longer_than_asked_for_is_cut():
+    async def models(_):
+        return web.json_response({"data": [{"id": MODEL}]})
+
+    async def write(_):
+        return web.json_response({"choices": [{"prompt_token_ids": [1], "token_ids": list(range(1000))}]})
+
+    async with serving({"/v1/models": models}, posts={"/v1/completions": write}) as url, Server(parse(url)) as server:
+        assert len((await server.sample("prompt", 0.0, 16)).answer) == 16
