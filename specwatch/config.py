@@ -46,6 +46,8 @@ class SidecarConfig(BaseModel):
     timeout: Annotated[float, Field(gt=0, le=600)] = 5.0
     launch_record: Path | None = None
     state_file: Path | None = None
+    calibration: Path | None = None
+    gpus: Annotated[int, Field(ge=1, le=4096)] = 1
     verify_every: Annotated[float, BeforeValidator(seconds), Field(ge=60, le=30 * 86_400)] | None = None
     verify_temperature: tuple[Annotated[float, AfterValidator(temperature)], ...] = (0.0, 1.0)
     verify_tokens: Annotated[int, Field(ge=64, le=10_000)] = 256

@@ -45,6 +45,7 @@ STATES = {
     "speculation_configured": "1 when the target exports speculation counters, 0 when it serves without.",
     "drift_score": "How far acceptance has fallen from its own normal; 1 raises the alarm.",
     "last_position_worth": "Acceptance at the last draft position ÷ cost of a draft token; below 1 it does not pay.",
+    "known_speedup": "Speed with speculation ÷ without, where it was measured or calibrated; none where it is a guess.",
     "losslessness_distorted": "1 when the target's text was last found not to follow its model, 0 when it was sound.",
 }
 """What an alert may compare besides signals: exported by the sidecar as ``specwatch_<name>``."""
@@ -142,6 +143,22 @@ ALERTS: tuple[Alert, ...] = (
             "On {target} ({model}) decoding with speculation runs at {value} times the plain speed (alarm below "
             "{threshold}), even by an estimate that flatters. Users wait longer than they would without it. Restart "
             "with a smaller K or without speculation, then look for a draft that fits this traffic."
+        ),
+    ),
+    Alert(
+        # The estimate above flatters; this one knows what steps cost here, so it finds what load alone does.
+        name="SpeculationPastBreakEven",
+        signal="known_speedup",
+        comparison=Comparison.BELOW,
+        threshold=1.0,
+        for_seconds=600.0,
+        severity=Severity.PAGE,
+        summary="Speculation slows {target} down, as measured",
+        description=(
+            "On {target} ({model}) decoding with speculation runs at {value} times the plain speed (alarm below "
+            "{threshold}), by what was measured on this deployment. Load past the break-even does this, or traffic "
+            "that the draft does not know: the diagnosis says which. Add replicas, or launch with the calibration's "
+            "schedule."
         ),
     ),
     Alert(

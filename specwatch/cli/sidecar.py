@@ -26,6 +26,12 @@ from specwatch.errors import InputError
 @click.option(
     "--state-file", type=click.Path(path_type=Path), help="Keeps what drift has learned over restarts; made if absent."
 )
+@click.option(
+    "--calibration",
+    type=click.Path(path_type=Path),
+    help="What specwatch calibrate measured on these servers: speedups are then calibrated or measured.",
+)
+@click.option("--gpus", type=int, metavar="N", help="GPUs of a server, for the GPU time that is saved.  [default: 1]")
 @click.option("--verify-every", metavar="DURATION", help="Test with a few tokens, this often, that text is lossless.")
 @click.option(
     "--verify-temperature", type=float, multiple=True, metavar="T", help="Of those tests; repeat.  [default: 0, 1]"

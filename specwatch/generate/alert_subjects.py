@@ -178,6 +178,7 @@ def _mangled_series(config: RulesConfig) -> Subject:
 _STATES: Mapping[str, Callable[[RulesConfig], Subject]] = {
     "target_up": _target_up,
     "drift_score": partial(_told_by_sidecar, "drift_score"),
+    "known_speedup": partial(_told_by_sidecar, "known_speedup"),
     "losslessness_distorted": partial(_told_by_sidecar, "losslessness_distorted"),
     "last_position_worth": _last_position_worth,
     "share_of_last_week": _share_of_last_week,

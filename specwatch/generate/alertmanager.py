@@ -129,6 +129,12 @@ _SILENCES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("SpeculativeAcceptanceRateLow", "SpeculationLastPositionsWasted"),
         Level.INSTANCE.labels,
     ),
+    # What was measured says the same as the estimate, and better.
+    (
+        "SpeculationPastBreakEven",
+        ("SpeculationSlowerThanNone", "SpeculativeAcceptanceRateLow", "SpeculationLastPositionsWasted"),
+        Level.INSTANCE.labels,
+    ),
     # A sidecar that is gone, or cannot be read, is not stale as well.
     ("SpecwatchSidecarDown", ("SpecwatchSidecarStale",), ("job", "instance")),
     ("SpecwatchSidecarGone", ("SpecwatchSidecarDown", "SpecwatchSidecarStale"), ("job",)),

@@ -132,13 +132,20 @@ def _drifted(entry: Alert, config: RulesConfig, steps: int) -> Firing:
     return _told_by_sidecar(entry, config, steps, before=config.threshold(entry) / 2)
 
 
+def _past_break_even(entry: Alert, config: RulesConfig, steps: int) -> Firing:
+    threshold = config.threshold(entry)
+    return _told_by_sidecar(entry, config, steps, before=1.5 * threshold, value=0.75 * threshold)
+
+
 def _distorted(entry: Alert, config: RulesConfig, steps: int) -> Firing:
     return _told_by_sidecar(entry, config, steps, before=0.0)
 
 
-def _told_by_sidecar(entry: Alert, config: RulesConfig, steps: int, before: float) -> Firing:
-    """A state of the sidecar that reaches the threshold."""
-    value = config.threshold(entry)
+def _told_by_sidecar(
+    entry: Alert, config: RulesConfig, steps: int, before: float, value: float | None = None
+) -> Firing:
+    """A state of the sidecar that comes to ``value``; without one it reaches the threshold."""
+    value = config.threshold(entry) if value is None else value
     own = {"instance": SIDECAR, "job": config.specwatch_job, "model_name": MODEL, "target": SERVER}
     return Firing(
         series=[named(f"specwatch_{entry.signal}", own, levels([(4, before), (steps - 4, value)]))],
@@ -290,6 +297,7 @@ _SCENARIOS: Mapping[str, Callable[[Alert, RulesConfig, int], Firing]] = {
     "estimated_speedup": _slower_than_none,
     "draft_coverage": _not_drafting,
     "drift_score": _drifted,
+    "known_speedup": _past_break_even,
     "losslessness_distorted": _distorted,
     "last_position_worth": _last_positions,
     "target_up": _target_down,

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from specwatch import __version__
 from specwatch.alerting.catalogue import STATES
 from specwatch.alerting.evaluation import State
-from specwatch.sidecar import drift_families, launched, losslessness
+from specwatch.sidecar import diagnosis_families, drift_families, launched, losslessness, worth_families
 from specwatch.sidecar.alerts import AlertBook, AlertsView
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.views import TargetView
@@ -40,6 +40,8 @@ class SignalsCollector(Collector):
             yield _signal_family(signal, views)
         yield from _state_families(views)
         yield from drift_families.families(views, self._service.pools)
+        yield from worth_families.families(views, self._service.cells)
+        yield from diagnosis_families.families(views)
         yield from _scrape_families(self._service)
         yield from _alert_families(self._alerts.view())
         if self._service.losslessness:

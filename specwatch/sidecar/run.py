@@ -24,8 +24,12 @@ from specwatch.sidecar.launched import Launched
 from specwatch.sidecar.references import References
 from specwatch.sidecar.service import Service, ServiceSettings
 from specwatch.sidecar.watch import WatchSettings
+from specwatch.signals.cost import CostCurve, CostPoint
 from specwatch.signals.speedup import ASSUMED, DraftCost, from_parameter_counts, given
+from specwatch.vllm import calibration
+from specwatch.vllm.calibration import Calibration
 from specwatch.vllm.launch_record import LaunchRecord
+from specwatch.vllm.speculation import Speculation
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +41,9 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
     """Serve until SIGINT or SIGTERM; raises InputError or SpecwatchError before anything is served."""
     targets = parse_all(config.target)
     launched = Launched(config.launch_record) if config.launch_record else None
-    settings = watch_settings(config, launched.record() if launched else None).in_scaled_time(config.time_scale)
+    calibrated = calibration.read(config.calibration) if config.calibration else None
+    settings = watch_settings(config, launched.record() if launched else None, calibrated)
+    settings = settings.in_scaled_time(config.time_scale)
     alerts = AlertBook(
         receivers(config.slack_webhook_file, config.pagerduty_routing_key_file, config.pagerduty_url),
         Places(page=config.public_url, runbooks=config.runbooks_url),
@@ -50,6 +56,7 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
         listener=alerts.judge,
         launched=launched,
         losslessness=losslessness.from_config(config, targets),
+        cells=calibrated.cells if calibrated else (),
     )
     references = References(service, config.state_file)
     references.restore()
@@ -80,14 +87,26 @@ def _end_by_signals(server: uvicorn.Server) -> None:
         signal.signal(number, stop)
 
 
-def watch_settings(config: SidecarConfig, record: LaunchRecord | None) -> WatchSettings:
-    """What flags and the launch record say about the targets; flags win."""
+def watch_settings(
+    config: SidecarConfig, record: LaunchRecord | None, calibrated: Calibration | None = None
+) -> WatchSettings:
+    """What flags, the launch record and a calibration say about the targets; flags win.
+
+    InputError where the calibration is of something else than what was launched.
+    """
+    if calibrated and record:
+        launched = Speculation(
+            method=record.method, model=record.draft, num_speculative_tokens=record.num_speculative_tokens
+        )
+        calibrated.refuse_another(record.target, launched)
     launched_k = record.num_speculative_tokens if record else None
     return WatchSettings(
         k=config.num_speculative_tokens or launched_k,
         method=record.method if record else None,
         schedule=record.schedule if record else (),
         cost=_cost(config, record),
+        curve=CostCurve.of(map(CostPoint.read, calibrated.costs)) if calibrated and calibrated.costs else None,
+        accelerators=config.gpus,
     )
 
 

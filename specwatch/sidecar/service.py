@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -20,6 +20,9 @@ from specwatch.sidecar.views import TargetView
 from specwatch.sidecar.watch import TargetWatch, WatchSettings
 from specwatch.signals.drift import DriftSettings
 from specwatch.signals.fleet_diagnosis import diagnose_fleet
+from specwatch.signals.plain_speed import PlainSpeed
+from specwatch.vllm.calibration import CalibratedCell
+from specwatch.vllm.metrics import Dialect, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +71,7 @@ class Service:
         clock: Clock | None = None,
         launched: Launched | None = None,
         losslessness: LosslessnessChecks | None = None,
+        cells: Iterable[CalibratedCell] = (),
     ) -> None:
         settings_by_name = watch or {}
         self.clock = clock or Clock()
@@ -76,6 +80,9 @@ class Service:
         self.tallies = {target.name: ScrapeTally() for target in targets}
         drift = next((watch.settings.drift for watch in self.watches.values()), DriftSettings())
         self.pools = Pools(drift)
+        self._plain: dict[str, PlainSpeed] = {}
+        """By model, how fast its servers without speculation are."""
+        self.cells = tuple(cells)
         self.launched = launched
         self.losslessness = losslessness
         self._listener = listener
@@ -131,6 +138,17 @@ class Service:
         watch.distorted = self.losslessness.distorted(watch.target.name) if self.losslessness else None
         step = watch.observe(at, snapshot)
         self.pools.take(watch.target.name, watch.model_name or "", at, step, watch.regime)
+        self._compare_with_twins(watch, snapshot)
+
+    def _compare_with_twins(self, watch: TargetWatch, snapshot: Snapshot) -> None:
+        """Remember how fast a server without speculation is, and let those that serve its model know."""
+        model = watch.model_name
+        if snapshot.dialect is Dialect.OFF and model:
+            for step in watch.steps:
+                self._plain.setdefault(model, PlainSpeed()).observe(step)
+            served = {other.model_name for other in self.watches.values()}
+            self._plain = {name: speed for name, speed in self._plain.items() if name in served}
+        watch.twins = self._plain.get(model or "")
 
     async def _tell_listener(self, watch: TargetWatch) -> None:
         if self._listener is None:

@@ -9,7 +9,8 @@ from specwatch.collect.targets import Target
 from specwatch.signals.catalogue import Value
 from specwatch.signals.drift import DriftReading
 from specwatch.signals.findings import Finding
-from specwatch.signals.speedup import DraftCost, last_position_worth
+from specwatch.signals.speedup import DraftCost, Speedup, SpeedupKind, last_position_worth
+from specwatch.signals.workload import WorkloadReading
 from specwatch.vllm.metrics import Dialect
 
 
@@ -64,6 +65,9 @@ class TargetView:
     since_start: Mapping[str, float]
     """Acceptance since the server's start, for the V0 engine alone, which tells nothing newer."""
     drift: DriftReading
+    workload: WorkloadReading
+    speedups: tuple[Speedup, ...]
+    """Every way in which the speedup is known over the headline window, the best known first."""
     findings: tuple[Finding, ...]
     distorted: bool | None = None
     """Whether its text was last found not to follow its model; None where that is not checked, or not known yet."""
@@ -75,7 +79,8 @@ class TargetView:
 
     def states(self) -> dict[str, float | None]:
         """The values of the alert catalogue's STATES; None where unknown."""
-        return states(self.up, self.dialect, self.drift, self.headline.values, self.cost, self.distorted)
+        values = self.headline.values
+        return Standing(self.up, self.dialect, values, self.cost, self.drift, self.speedups, self.distorted).states()
 
 
 def speculates(dialect: Dialect | None) -> bool | None:
@@ -85,24 +90,40 @@ def speculates(dialect: Dialect | None) -> bool | None:
     return False if dialect is Dialect.OFF else None
 
 
-def states(
-    up: bool | None,
-    dialect: Dialect | None,
-    drift: DriftReading,
-    values: Mapping[str, Value],
-    cost: DraftCost,
-    distorted: bool | None = None,
-) -> dict[str, float | None]:
-    """The values of the alert catalogue's STATES, from signals over the headline window; None where unknown."""
-    configured, rates = speculates(dialect), values["position_acceptance"]
-    drafted = number(values, "draft_length")
-    return {
-        "target_up": None if up is None else float(up),
-        "speculation_configured": None if configured is None else float(configured),
-        "drift_score": drift.score,
-        "last_position_worth": last_position_worth(rates, drafted, cost) if isinstance(rates, tuple) else None,
-        "losslessness_distorted": None if distorted is None else float(distorted),
-    }
+@dataclass(frozen=True)
+class Standing:
+    """What alerts judge of a target, over the headline window."""
+
+    up: bool | None
+    dialect: Dialect | None
+    values: Mapping[str, Value]
+    cost: DraftCost
+    drift: DriftReading
+    speedups: tuple[Speedup, ...]
+    distorted: bool | None
+
+    def states(self) -> dict[str, float | None]:
+        """The values of the alert catalogue's STATES; None where unknown."""
+        return {
+            "target_up": _flag(self.up),
+            "speculation_configured": _flag(speculates(self.dialect)),
+            "drift_score": self.drift.score,
+            "last_position_worth": self._last_position_worth(),
+            "losslessness_distorted": _flag(self.distorted),
+            "known_speedup": self._known_speedup(),
+        }
+
+    def _last_position_worth(self) -> float | None:
+        rates, drafted = self.values["position_acceptance"], number(self.values, "draft_length")
+        return last_position_worth(rates, drafted, self.cost) if isinstance(rates, tuple) else None
+
+    def _known_speedup(self) -> float | None:
+        best = self.speedups[0] if self.speedups else None
+        return best.value if best and best.kind is not SpeedupKind.ESTIMATED else None
+
+
+def _flag(truth: bool | None) -> float | None:
+    return None if truth is None else float(truth)
 
 
 def number(values: Mapping[str, Value], name: str) -> float | None:

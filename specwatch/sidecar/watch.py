@@ -9,16 +9,19 @@ from dataclasses import dataclass, field, replace
 from specwatch.alerting.catalogue import RATE_WINDOW
 from specwatch.alerting.text import clean, cut
 from specwatch.collect.targets import Target
-from specwatch.sidecar.views import HistoryPoint, TargetView, WindowView, number, states, window_label
-from specwatch.signals.catalogue import Value, evaluate, signals
+from specwatch.sidecar.views import HistoryPoint, Standing, TargetView, WindowView, number, window_label
+from specwatch.signals.catalogue import MIN_DRAFTS, Value, evaluate, signals
+from specwatch.signals.cost import CostCurve
 from specwatch.signals.course import BLOCK_SECONDS, Course, Setup
 from specwatch.signals.diagnosis import diagnose
 from specwatch.signals.drift import DriftDetector, DriftSettings
 from specwatch.signals.evidence import Evidence
 from specwatch.signals.findings import Finding, Level
-from specwatch.signals.speedup import ASSUMED, DraftCost
+from specwatch.signals.plain_speed import PlainSpeed
+from specwatch.signals.speedup import ASSUMED, DraftCost, Speedup
 from specwatch.signals.window import Increments, Ledger, add_up
 from specwatch.signals.workload import WorkloadSettings, WorkloadTracker
+from specwatch.signals.worth import Basis, assess
 from specwatch.vllm.metrics import Counter, Dialect, SinceStart, Snapshot
 
 WINDOWS = (60.0, RATE_WINDOW, 6 * RATE_WINDOW, 72 * RATE_WINDOW)
@@ -30,6 +33,9 @@ HISTORY_POINTS = 720
 
 DRIFT_COUNTERS = frozenset({Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS})
 """Counters without which there is nothing to watch for drift."""
+
+DRAFTS_VARY = frozenset({"ngram", "ngram_gpu", "suffix"})
+"""Methods that draft fewer than K tokens where they find fewer."""
 
 LONGEST_REASON = 300
 """Characters kept of why a scrape failed: it may quote the page, and goes into logs, terminals and the API."""
@@ -45,6 +51,10 @@ class WatchSettings:
     schedule: tuple[tuple[int, int, int], ...] = ()
     """K by batch size as launched: first and last batch size, K."""
     cost: DraftCost = ASSUMED
+    curve: CostCurve | None = None
+    """What steps cost, from a calibration of this deployment."""
+    accelerators: int = 1
+    """GPUs of the server."""
     drift: DriftSettings = field(default_factory=DriftSettings)
     workload: WorkloadSettings = field(default_factory=WorkloadSettings)
     block_seconds: float = BLOCK_SECONDS
@@ -69,14 +79,27 @@ class WatchSettings:
         )
 
 
+@dataclass(frozen=True)
+class _Headline:
+    """The headline window at a moment."""
+
+    at: float
+    values: dict[str, Value]
+    speedups: tuple[Speedup, ...]
+
+
 class TargetWatch:
     """Takes in pages of one target and answers what they mean."""
 
     def __init__(self, target: Target, settings: WatchSettings | None = None) -> None:
         self.target = target
         self.release: str | None = None
+        self.steps: tuple[Increments, ...] = ()
+        """What each engine did between the last two pages."""
         self.distorted: bool | None = None
         """What the checks of losslessness last found; None where there are none, or nothing yet."""
+        self.twins: PlainSpeed | None = None
+        """What servers of the same model without speculation did; None without such servers."""
         self.settings = settings or WatchSettings()
         self._signals = signals(self.settings.cost)
         self._engines: dict[str, Ledger] = {}
@@ -84,6 +107,7 @@ class TargetWatch:
         self._workload = WorkloadTracker(self.settings.workload)
         self._course = Course(self.settings.block_seconds)
         self._snapshot: Snapshot | None = None
+        self._headline: _Headline | None = None
         self._error: str | None = None
         self._last_scrape: float | None = None
         self._history: deque[HistoryPoint] = deque(maxlen=HISTORY_POINTS)
@@ -116,13 +140,14 @@ class TargetWatch:
 
     def observe(self, at: float, snapshot: Snapshot) -> Increments:
         """Take in a page; returns what all engines did together since the one before, nothing where it is the first."""
-        self._error, self._last_scrape, self._snapshot = None, at, snapshot
+        self._error, self._last_scrape, self._snapshot, self._headline = None, at, snapshot, None
         keep = max(self.settings.windows)
         self._engines = {name: self._engines.get(name) or Ledger(keep) for name in snapshot.engines}
         steps = [
             self._engines[name].observe(at, engine, snapshot.process_start) for name, engine in snapshot.engines.items()
         ]
-        step = add_up([step for step in steps if step])
+        self.steps = tuple(step for step in steps if step)
+        step = add_up(self.steps)
         self._update_drift(at, step)
         self._workload.observe(at, snapshot.engines)
         self._course.observe(at, step, Setup(self._k(), self.settings.method, self.release), self._restarts)
@@ -140,14 +165,34 @@ class TargetWatch:
 
     def headline_values(self, now: float) -> dict[str, Value]:
         """Every signal over the headline window, by name, pooled over the engines."""
-        return evaluate(self._signals, self._increments(self.settings.headline, now))
+        return self._headline_at(now).values
+
+    def speedups(self, now: float) -> tuple[Speedup, ...]:
+        """Every way in which the speedup over the headline window is known, the best known first."""
+        return self._headline_at(now).speedups
+
+    def _headline_at(self, now: float) -> _Headline:
+        """Computed once for a moment: alerts, findings and the page ask for the same."""
+        if self._headline is None or self._headline.at != now:
+            increments = self._increments(self.settings.headline, now)
+            basis = Basis(
+                cost=self.settings.cost,
+                curve=self.settings.curve,
+                twins=self.twins,
+                drafts_vary=self.settings.method in DRAFTS_VARY,
+                accelerators=self.settings.accelerators,
+            )
+            values = evaluate(self._signals, increments)
+            self._headline = _Headline(now, values, assess(increments, basis, MIN_DRAFTS))
+        return self._headline
 
     def judged_values(self, now: float) -> dict[str, Value]:
         """What alerts judge: every signal over the headline window, and the states of the alert catalogue."""
         values = self.headline_values(now)
         dialect = self._dialect(self._snapshot) if self._snapshot else None
         drift, cost = self.drift.reading(), self.settings.cost
-        return {**values, **states(self.up, dialect, drift, values, cost, self.distorted)}
+        standing = Standing(self.up, dialect, values, cost, drift, self.speedups(now), self.distorted)
+        return {**values, **standing.states()}
 
     @property
     def model_name(self) -> str | None:
@@ -166,6 +211,7 @@ class TargetWatch:
             engines=len(self._engines),
             model_name=self.model_name,
             cost=self.settings.cost,
+            speedup=next(iter(self.speedups(now)), None),
             drift=self.drift.reading(),
             workload=self._workload.reading(),
             course=self._course.view(),
@@ -197,6 +243,8 @@ class TargetWatch:
             headline_window=headline,
             since_start=self._since_start(snapshot.since_start if snapshot else None),
             drift=self.drift.reading(),
+            workload=self._workload.reading(),
+            speedups=self.speedups(now),
             findings=tuple(findings or self.findings(now)),
             distorted=self.distorted,
         )

@@ -6,6 +6,7 @@ The whole format is in docs/calibration-format.md.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,16 @@ class Crossover:
 
 
 @dataclass(frozen=True)
+class CalibratedCell:
+    """The speedup of one domain, K and concurrency."""
+
+    domain: str
+    num_speculative_tokens: int
+    concurrency: int
+    speedup: float
+
+
+@dataclass(frozen=True)
 class Calibration:
     """What was measured on which models."""
 
@@ -51,6 +62,7 @@ class Calibration:
     costs: tuple[Mapping[str, Any], ...] = ()
     """What a step costs by K and concurrency: entries for ``signals.cost.CostPoint.read``."""
     crossovers: tuple[Crossover, ...] = ()
+    cells: tuple[CalibratedCell, ...] = ()
 
     def applied(self, speculation: Speculation) -> Speculation:
         """Speculation with the measured schedule, and with its K where none was asked for."""
@@ -139,6 +151,7 @@ def _calibration(path: Path, content: Mapping[str, Any]) -> Calibration:
         measured=tuple(sorted({_count(entry, "num_speculative_tokens") for entry in costs})),
         costs=costs,
         crossovers=tuple(_crossover(entry) for entry in _entries(content, "crossovers")),
+        cells=tuple(_cell(entry) for entry in _entries(content, "cells") if entry.get("speedup") is not None),
     )
 
 
@@ -170,6 +183,14 @@ def _crossover(entry: Mapping[str, Any]) -> Crossover:
         _text(entry, "domain"),
         None if nowhere else _count(entry, "concurrency"),
     )
+
+
+def _cell(entry: Mapping[str, Any]) -> CalibratedCell:
+    speedup = entry["speedup"]
+    if isinstance(speedup, bool) or not isinstance(speedup, int | float) or not 0 < speedup < math.inf:
+        raise ValueError(f"cells: speedup must be a number above 0, not {speedup!r:.40}")
+    domain, k = _text(entry, "domain"), _count(entry, "num_speculative_tokens")
+    return CalibratedCell(domain, k, _count(entry, "concurrency"), float(speedup))
 
 
 def _tokens(value: Any, entries: Sequence[Sequence[int]]) -> int:
