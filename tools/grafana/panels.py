@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,11 @@ WIDTH, HEIGHT = 1440, 1000
 SETTLE_MILLISECONDS = 1500
 """Grafana's charts are drawn after their panels are laid out."""
 
-SHOWN = ("healthy-5", "traffic-changed-fleet-5")
-"""Scenes whose pictures are in the docs."""
+SHOWN: Mapping[str, Sequence[str]] = {"one-replica-off-5": (), "healthy-200": ("specwatch-fleet",)}
+"""Scenes whose pictures are in the docs, and the dashboards that are drawn there; all of them without one."""
+
+LARGEST = 250_000
+"""Bytes of a picture in the docs: they must open quickly."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,8 @@ async def _pictures(view: Path, wanted: Wanted, browser: Browser) -> None:
             path = wanted.output / f"{name}-{mode}.png"
             await page.screenshot(path=path)
             await page.close()
+            if path.parent == IMAGES and path.stat().st_size > LARGEST:
+                raise ValueError(f"{path} has {path.stat().st_size} bytes, more than {LARGEST}")
             print(f"  {path} ({path.stat().st_size / 1000:.0f} kB)", flush=True)
 
 
@@ -142,12 +147,12 @@ async def _served(view: Path) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-async def draw_all(names: Sequence[str], wanted: Wanted, chromium: Path) -> None:
-    """Take the pictures of several scenes, one after the other."""
+async def draw_all(boards: Mapping[str, Sequence[str]], wanted: Wanted, chromium: Path) -> None:
+    """Take the pictures of several scenes, one after the other; ``boards`` narrows the dashboards by scene."""
     wanted.output.mkdir(parents=True, exist_ok=True)
     async with browsing(chromium) as browser:
-        for name in names:
-            await draw(name, wanted, browser)
+        for name, only in boards.items():
+            await draw(name, replace(wanted, boards=wanted.boards or only), browser)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -182,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         whole=bool(chosen),
         again=options.again,
     )
-    asyncio.run(draw_all(chosen or SHOWN, wanted, chromium))
+    asyncio.run(draw_all(dict.fromkeys(chosen, ()) or SHOWN, wanted, chromium))
     return 0
 
 
