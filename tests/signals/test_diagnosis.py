@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from specwatch.signals import diagnosis
 from specwatch.signals.catalogue import Value, evaluate, signals
 from specwatch.signals.course import Block, CourseView, Deployment
 from specwatch.signals.diagnosis import diagnose
@@ -74,6 +77,15 @@ def first(found: Evidence) -> Finding:
 
 def codes(found: Evidence) -> list[str]:
     return [finding.code for finding in diagnose(found)]
+
+
+def test_the_page_about_diagnosis_lists_every_finding():
+    package = Path(diagnosis.__file__).parent
+    code = re.compile(r'Finding\(\s*"([a-z0-9-]+)"')
+    codes = {found for module in package.glob("*.py") for found in code.findall(module.read_text())}
+    page = (package.parent.parent / "docs" / "diagnosis.md").read_text()
+    assert len(codes) > 20
+    assert {found for found in codes if f"`{found}`" not in page} == set()
 
 
 def test_a_healthy_server_is_called_so():
