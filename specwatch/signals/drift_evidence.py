@@ -2,9 +2,9 @@
 
 Sizes are not known beforehand, so a few are tried at once. For each of them every block adds its log-likelihood ratio,
 changed against unchanged: that of binomial counts, divided by the dispersion φ (quasi-likelihood). Two sums of it are
-kept. Shiryaev and Roberts's R ← (1 + R)·e^ℓ weighs all moments at which the change may have begun; without a change
+kept. Shiryaev and Roberts's R ← (1 + R)·e^λ weighs all moments at which the change may have begun; without a change
 its mean grows by 1 a block, so the mean over the sizes reaches T after T blocks at the earliest on average (Pollak
-1985), whatever the sizes. Page's S ← max(0, S) + ℓ tells the likeliest moment.
+1985), whatever the sizes. Page's S ← max(0, S) + λ tells the likeliest moment.
 """
 
 from __future__ import annotations
@@ -71,11 +71,14 @@ class _Size:
         self.accepted_token = math.log(changed / rate)
         self.rejected_token = math.log((1 - changed) / (1 - rate))
         a_token = changed * self.accepted_token + (1 - changed) * self.rejected_token
-        needed = EVIDENCE * reference.dispersion / max(a_token, 1e-12)
+        # Near 0 or 1 there is no room for the change: it has no evidence.
+        needed = EVIDENCE * reference.dispersion / a_token if a_token > 0 else math.inf
         self.weight = 1 / (1 + needed / reference.draft_tokens)
 
     def add(self, began: float, block: Block, dispersion: float) -> None:
         """Take in a block."""
+        if not self.weight:
+            return
         ratio = block.accepted * self.accepted_token + (block.draft_tokens - block.accepted) * self.rejected_token
         ratio = max(-LIMIT, min(LIMIT, self.weight * ratio / dispersion))
         self.shiryaev_roberts = min((1 + self.shiryaev_roberts) * math.exp(ratio), _MOST)
@@ -103,7 +106,7 @@ def block_dispersion(reference: Reference, dispersion: float, block: Block) -> f
 
 @dataclass
 class Evidence:
-    """Evidence for changes by ``sign``·SIZES, −1 for falls. ``changed`` from the alarm to the evidence of its end."""
+    """Evidence for changes by ``sign``·SIZES, -1 for falls. ``changed`` from the alarm to the evidence of its end."""
 
     sign: float
     changed: bool = False

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import math
 import random
 
 import pytest
@@ -77,7 +79,7 @@ def test_the_alarm_ends_when_normal_traffic_returns(learned):
     detector, rng = learned
     feed(detector, rng, alpha=0.3, blocks=50)
     assert detector.reading().score == pytest.approx(CEILING)
-    assert not feed(detector, rng, alpha=0.8, blocks=40)[-1].alarmed
+    assert not feed(detector, rng, alpha=0.8, blocks=10)[-1].alarmed
 
 
 def test_another_k_starts_a_new_reference_instead_of_an_alarm(learned):
@@ -105,8 +107,131 @@ def test_scattered_traffic_is_gathered_until_a_block_is_worth_judging():
 @pytest.mark.parametrize("accepted", [0, 1000])
 def test_a_reference_of_nothing_or_everything_accepted_is_no_division_by_zero(accepted: int):
     detector = DriftDetector(DriftSettings(learn_blocks=2))
-    for i in range(5):
+    for i in range(40):
         reading = detector.update(i * BLOCK, BLOCK, drafts=200, draft_tokens=1000, accepted=accepted, regime=K)
-    assert reading.score == 0.0
-    collapse = detector.update(100.0, BLOCK, drafts=200, draft_tokens=1000, accepted=0, regime=K)
-    assert collapse.alarmed is (accepted == 1000)
+    assert reading.score is not None
+    assert reading.score < 0.5
+    for i in range(40, 43):
+        reading = detector.update(i * BLOCK, BLOCK, drafts=200, draft_tokens=1000, accepted=0, regime=K)
+    assert reading.alarmed is (accepted == 1000)
+
+
+def test_a_reading_tells_the_size_of_the_fall_with_its_interval(learned):
+    detector, rng = learned
+    before = detector.reading().reference or 0.0
+    after = feed(detector, rng, alpha=0.6, blocks=30, start=600)[-1]
+    drafts, accepted = zip(*(block_counts(rng, 0.6) for _ in range(200)), strict=True)
+    true = sum(accepted) / sum(drafts) / K - before
+    assert after.direction == "fell"
+    assert after.change_low is not None
+    assert after.change_high is not None
+    assert after.change_low < true < after.change_high < 0
+
+
+def test_a_rise_is_told_but_its_score_alarms_nobody(learned):
+    detector, rng = learned
+    after = feed(detector, rng, alpha=0.95, blocks=60, start=600)[-1]
+    assert (after.direction, after.alarmed) == ("rose", False)
+    assert (after.rise_score or 0.0) >= 1.0
+    assert (after.change or 0.0) > 0
+
+
+def test_a_fall_stays_alarmed_as_long_as_it_lasts(learned):
+    detector, rng = learned
+    readings = feed(detector, rng, alpha=0.6, blocks=1000, start=600)
+    assert all(reading.alarmed for reading in readings[40:])
+
+
+def test_after_a_recovery_the_detector_is_armed_again(learned):
+    detector, rng = learned
+    feed(detector, rng, alpha=0.5, blocks=50, start=600)
+    healthy = feed(detector, rng, alpha=0.8, blocks=100, start=2_000)[-1]
+    assert (healthy.alarmed, healthy.since) == (False, None)
+    assert feed(detector, rng, alpha=0.5, blocks=50, start=4_000)[-1].alarmed
+
+
+def test_a_slow_decay_is_not_followed_but_found():
+    detector, rng = DriftDetector(), random.Random(3)
+    feed(detector, rng, alpha=0.8, blocks=240)
+    readings = [
+        reading
+        for i in range(150)
+        for reading in feed(detector, rng, alpha=0.8 - 0.001 * i, blocks=8, start=3_600 + 120.0 * i)
+    ]
+    assert readings[-1].alarmed
+
+
+def test_relearning_accepts_the_new_level(learned):
+    detector, rng = learned
+    feed(detector, rng, alpha=0.5, blocks=50, start=600)
+    detector.relearn()
+    after = feed(detector, rng, alpha=0.5, blocks=100, start=2_000)[-1]
+    assert not after.alarmed
+    assert after.reference == pytest.approx(0.2, abs=0.05)
+
+
+def test_a_frozen_reference_has_a_name_and_learns_no_more(learned):
+    detector, rng = learned
+    detector.freeze("release 12")
+    before = detector.reading().reference
+    after = feed(detector, rng, alpha=0.8, blocks=200, start=600)[-1]
+    assert (after.reference, after.reference_name, after.frozen) == (before, "release 12", True)
+
+
+def test_a_new_regime_replaces_a_frozen_reference_too(learned):
+    detector, _ = learned
+    detector.freeze("K = 5")
+    reading = detector.update(5_000, BLOCK, 100, 300, 100, regime=3)
+    assert (reading.frozen, reading.reference_name, reading.regime_since) == (False, None, 5_000 - BLOCK)
+
+
+def test_without_a_reference_there_is_nothing_to_freeze():
+    with pytest.raises(ValueError, match="still being learned"):
+        DriftDetector().freeze("early")
+
+
+def test_the_reference_goes_on_learning_while_all_is_well(learned):
+    detector, rng = learned
+    before = detector.reading().reference
+    assert feed(detector, rng, alpha=0.8, blocks=100, start=600)[-1].reference != before
+
+
+def test_a_detector_goes_on_from_its_state_as_if_never_interrupted(learned):
+    detector, rng = learned
+    feed(detector, rng, alpha=0.7, blocks=13, start=600)
+    again = DriftDetector.restore(DriftSettings(), json.loads(json.dumps(detector.state())))
+    twin = random.Random()
+    twin.setstate(rng.getstate())
+    assert feed(again, twin, alpha=0.7, blocks=60, start=800) == feed(detector, rng, alpha=0.7, blocks=60, start=800)
+
+
+def test_a_restored_detector_still_starts_anew_in_another_regime(learned):
+    detector, _ = learned
+    again = DriftDetector.restore(DriftSettings(), detector.state())
+    assert again.update(5_000, BLOCK, 100, 300, 100, regime=3).reference is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"version": 99},
+        {"settings": {}},
+        {"references": []},
+        {"evidence": [{}, {}]},
+        {"block": ["x", 0, 0, 0]},
+        {"regime_since": math.nan},
+        {"references": [{"blocks": 50, "sums": [0, 0, 0], "products": [0, 0, 0, 0], "latest": []}] * 3},
+    ],
+)
+def test_a_state_that_is_damaged_or_foreign_is_refused_with_a_reason(learned, damage: dict[str, object]):
+    detector, _ = learned
+    with pytest.raises(ValueError, match="the state of drift cannot be used"):
+        DriftDetector.restore(DriftSettings(), {**detector.state(), **damage})
+
+
+def test_what_a_detector_remembers_does_not_grow(learned):
+    detector, rng = learned
+    feed(detector, rng, alpha=0.8, blocks=100)
+    before = len(json.dumps(detector.state()))
+    feed(detector, rng, alpha=0.8, blocks=1000)
+    assert len(json.dumps(detector.state())) < 1.2 * before

@@ -1,0 +1,119 @@
+"""What the benchmark's servers live through: healthy months, and hours in which acceptance changes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.drift_traces import DAY, Counts, Kind, Numbers, counts, rate, with_rate
+
+HOUR = 240
+"""Intervals of an hour: what the reference has learned when the change comes."""
+
+USUAL = Kind()
+"""Six requests of 40 drafts an interval are the reference's simulation; rate 0.53 at K = 5."""
+
+RECORDED = Path(__file__).parent / "traces" / "lab-json-to-es.json"
+
+
+@dataclass(frozen=True)
+class Step:
+    """Acceptance falls by ``points`` of the rate within ``over`` intervals, after ``learned`` of them."""
+
+    points: float
+    requests: float = 6.0
+    """Per interval, or at the busiest hour where ``diurnal``."""
+    over: int = 0
+    learned: int = HOUR
+    diurnal: bool = False
+    trials: int = 60
+    longest: int = 1200
+    """Intervals after which nobody waits any longer."""
+    kind: Kind = USUAL
+
+    @property
+    def name(self) -> str:
+        """As in the table."""
+        how = f" over {self.over / HOUR:g} h" if self.over else ""
+        load = f"{self.requests:g} requests" + (", diurnal" if self.diurnal else "")
+        length = ", long answers" if self.kind.output_tokens > USUAL.output_tokens else ""
+        return f"{self.points * 100:g} points{how}, {load}{length}"
+
+    @property
+    def usual(self) -> bool:
+        """Whether it is a step at the load that detectors were tuned for."""
+        return self.requests == 6.0 and not self.over and not self.diurnal and self.kind == USUAL
+
+    def after(self) -> Kind:
+        """The traffic that it becomes."""
+        return _fallen(self.kind, self.points)
+
+
+LONG = replace(USUAL, output_tokens=1500.0, max_tokens=4000)
+"""Answers of 1500 tokens take 12 s, so that most span intervals, and neighbours are alike."""
+
+STEPS = (
+    *(Step(points, trials=120) for points in (0.03, 0.05, 0.10, 0.20)),
+    *(Step(points, requests=2.0, longest=2400) for points in (0.05, 0.10, 0.20)),
+    *(Step(points, requests=20.0) for points in (0.03, 0.05, 0.10, 0.20)),
+    Step(0.10, requests=8.0, learned=DAY, diurnal=True, trials=40, longest=4000),
+    Step(0.10, kind=LONG, requests=2.0, trials=60),
+    Step(0.10, over=HOUR, trials=60),
+    Step(0.10, over=6 * HOUR, trials=40, longest=2400),
+    Step(0.10, over=5 * 24 * HOUR, trials=6, longest=5 * DAY),
+)
+
+
+@lru_cache(maxsize=64)
+def _fallen(kind: Kind, points: float) -> Kind:
+    return with_rate(kind, rate(kind) - points)
+
+
+def load_of_day(busiest: float, intervals: int, begin: int = 0) -> Numbers:
+    """Requests an interval through the day: busiest at noon, one in a hundred of it through the quiet night."""
+    hour = (np.arange(begin, begin + intervals) % DAY) / DAY * 2 * np.pi
+    share: Numbers = np.maximum(0.01, ((1 - np.cos(hour)) / 2) ** 2)
+    return busiest * share
+
+
+def trial(step: Step, seed: int) -> tuple[Counts, int]:
+    """One server's counts, and the interval at which the change begins."""
+    source = np.random.default_rng([2, seed])
+    change = step.learned + int(source.integers(0, DAY if step.diurnal else 60))
+    total = change + step.longest
+    load = load_of_day(step.requests, total) if step.diurnal else np.full(total, step.requests)
+    share = np.clip((np.arange(total) - change + 1) / max(step.over, 1), 0.0, 1.0)
+    alpha = step.kind.alpha + share * (step.after().alpha - step.kind.alpha)
+    return counts(source, step.kind, load, alpha), change
+
+
+@lru_cache(maxsize=4)
+def healthy(seed: int, days: int = 30, steady: bool = False) -> Counts:
+    """A month of a healthy server: diurnal load, quiet nights, a redeployment with K = 3 and back, four restarts.
+
+    ``steady`` has none of that, but the load of the usual steps.
+    """
+    source = np.random.default_rng([1, seed])
+    if steady:
+        parts = [counts(source, USUAL, np.full(DAY, 6.0), np.full(DAY, USUAL.alpha)) for _ in range(days)]
+        return sum(parts[1:], parts[0])
+    load = load_of_day(float(source.uniform(4, 20)), days * DAY)
+    for begin in source.integers(0, days * DAY, 4):
+        load[begin : begin + 12] = 0.0  # three minutes without answers
+    part = days * DAY // 3
+    months = [
+        counts(source, replace(USUAL, k=k), load[i * part : (i + 1) * part], np.full(part, USUAL.alpha))
+        for i, k in enumerate((5, 3, 5))
+    ]
+    return months[0] + months[1] + months[2]
+
+
+def recorded() -> tuple[list[str], Counts]:
+    """Domain and counts of every interval of the trace that a real vLLM server left (``drift_record``)."""
+    rows = json.loads(RECORDED.read_text())["rows"]
+    drafts, tokens, accepted = (np.array([row[column] for row in rows], dtype=float) for column in (2, 3, 4))
+    return [row[0] for row in rows], Counts(drafts, accepted, (tokens / drafts).astype(np.int64))
