@@ -2,10 +2,11 @@
 
     VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 python -m benchmarks.calibration --output calibration-lab
 
-Four tables: the calibration itself; a second one on other prompts, and how many cells lie outside each other's
-intervals; traffic of mixed domains and concurrency, with the speedup that costs and counters give (``calibrated``)
-beside the one measured on the spot against the server without speculation; and the recommended schedule, launched,
-beside drafting always and never. A quarter of an hour on two cores. ``--quick`` is the same on a few prompts.
+Four tables, each by the clock on the wall and by the engine's processor time (see ``cpu_clock``): the calibration
+itself; traffic of mixed domains and concurrency, with the speedup that costs and counters give (``calibrated``) beside
+the one measured on the spot against the server without speculation; the recommended schedule, launched, beside drafting
+always and never; and a second calibration on other prompts. A quarter of an hour on two cores. ``--quick`` is the same
+on a few prompts; ``--running`` takes servers that run already.
 """
 
 from __future__ import annotations
@@ -27,19 +28,18 @@ from statistics import median
 import aiohttp
 from rich.console import Console
 
+from benchmarks.cpu_clock import cpu_seconds, in_cpu_time
 from specwatch.cli.calibrate_launch import InTurn
 from specwatch.cli.calibrate_screen import show
 from specwatch.lab import corpus
 from specwatch.lab.models import prepare
 from specwatch.lab.stage import SERVED_NAME
-from specwatch.measure.calibrate import Calibrator, Fixed
 from specwatch.measure.calibrate_blocks import Block, Cell, Design
 from specwatch.measure.calibrate_html import report
 from specwatch.measure.calibrate_load import asking_session
-from specwatch.measure.calibrate_partial import Partial
 from specwatch.measure.calibrate_result import Result, Subject, as_text, concluded, write
-from specwatch.measure.calibrate_runs import Run, measure
-from specwatch.measure.calibrate_servers import Identity
+from specwatch.measure.calibrate_runs import Run, measure, warm_up
+from specwatch.measure.calibrate_servers import Identity, identify
 from specwatch.measure.calibrate_stats import Estimate, ratio_of
 from specwatch.measure.prompt_sets import PromptSet
 from specwatch.signals.cost import CostCurve
@@ -51,6 +51,10 @@ from specwatch.vllm.metrics import Counter
 from specwatch.vllm.plan import LaunchPlan
 
 KS = (3, 5)
+SCHEDULED = -1
+"""Stands for K where a server drafts by a schedule."""
+WALL, CPU = "wall", "processor"
+CLOCKS = (WALL, CPU)
 SHARES = {"json": 0.5, "code": 0.4, "es": 0.1}
 """Traffic that the recommendation is for: the draft's own with a little that it was not made for."""
 MIXES = (
@@ -66,14 +70,17 @@ class Size:
 
     max_concurrency: int = 8
     repetitions: int = 4
-    requests: int = 8
-    max_tokens: int = 100
+    requests: int = 6
+    max_tokens: int = 80
     mixes: int = len(MIXES)
-    turns: int = 4
+    turns: int = 3
     """Repetitions of each mix, and of each load under the schedule."""
 
 
 QUICK = Size(max_concurrency=2, repetitions=2, requests=4, max_tokens=64, mixes=1, turns=2)
+
+ByClock = Mapping[str, Run]
+"""One run, by each clock."""
 
 
 def prompt_sets(seed: int, count: int = 160) -> tuple[PromptSet, ...]:
@@ -83,10 +90,8 @@ def prompt_sets(seed: int, count: int = 160) -> tuple[PromptSet, ...]:
 
 def mixed(shares: Sequence[float], seed: int) -> PromptSet:
     """Prompts of all kinds by their shares, shuffled."""
-    sets = prompt_sets(seed)
-    prompts = [
-        prompt for each, share in zip(sets, shares, strict=True) for prompt in each.prompts[: round(100 * share)]
-    ]
+    kinds = zip(prompt_sets(seed), shares, strict=True)
+    prompts = [prompt for kind, share in kinds for prompt in kind.prompts[: round(100 * share)]]
     random.Random(seed).shuffle(prompts)  # noqa: S311 -- repeatable is the point
     return PromptSet("mixed", tuple(prompts))
 
@@ -99,72 +104,95 @@ def predicted(run: Run, curve: CostCurve) -> float | None:
 
 
 class Bench:
-    """The running servers, by K; 0 is the baseline, and -1 the one with the schedule."""
+    """The running servers, by K; 0 is the baseline."""
 
     def __init__(self, identities: Mapping[int, Identity], session: aiohttp.ClientSession, size: Size) -> None:
-        self.identities = identities
+        self.identities = dict(identities)
         self.session = session
         self.size = size
 
-    async def turns(self, prompts: PromptSet, concurrency: int, ks: Sequence[int]) -> dict[int, list[Run]]:
+    async def measured(self, design: Design, block: Block, k: int) -> ByClock:
+        """One turn of a server; by processor time, where it can be told, and else by the wall's alone."""
+        identity = self.identities[k]
+        before = cpu_seconds(identity.url)
+        run = await measure(self.session, design, block, identity, secrets.token_hex(8))
+        used = cpu_seconds(identity.url) - before
+        return {WALL: run, CPU: in_cpu_time(run, used) if used > 0 else run}
+
+    async def calibrated(self, domains: tuple[PromptSet, ...]) -> dict[str, Result]:
+        """A calibration, by each clock."""
+        size = self.size
+        design = Design(domains, KS, size.max_concurrency, (0.0,), size.repetitions, size.requests, size.max_tokens)
+        runs: dict[str, dict[Block, Run]] = {clock: {} for clock in CLOCKS}
+        began = time.monotonic()
+        for number, block in enumerate(design.blocks(), 1):
+            for clock, run in (await self.measured(design, block, block.k)).items():
+                runs[clock][block] = run
+            if number % 36 == 0:
+                print(f"{number} of {len(design.blocks())} turns, {time.monotonic() - began:.0f} s", file=sys.stderr)
+        plain = self.identities[0]
+        subject = Subject(plain.model, "draft_model", None, plain.release, device_name())
+        return {clock: concluded(subject, design, SHARES, runs[clock], time.time()) for clock in CLOCKS}
+
+    async def turns(self, prompts: PromptSet, concurrency: int, ks: Sequence[int]) -> dict[str, dict[int, list[Run]]]:
         """The same prompts on each of these servers, taking turns; other prompts every turn."""
-        design = Design(
-            (prompts,), (1,), concurrency, (0.0,), self.size.turns, self.size.requests, self.size.max_tokens
-        )
-        found: dict[int, list[Run]] = {k: [] for k in ks}
-        for turn in range(self.size.turns):
+        size = self.size
+        design = Design((prompts,), (1,), concurrency, (0.0,), size.turns, 2 * size.requests, size.max_tokens)
+        found: dict[str, dict[int, list[Run]]] = {clock: {k: [] for k in ks} for clock in CLOCKS}
+        for turn in range(size.turns):
             for k in ks if turn % 2 == 0 else ks[::-1]:
-                block = Block(turn, max(k, 0) or (1 if k else 0), Cell(prompts.name, 0.0, concurrency))
-                salt = secrets.token_hex(8)
-                found[k].append(await measure(self.session, design, block, self.identities[k], salt))
+                # Whatever a schedule drafts, its block is one with speculation.
+                block = Block(turn, abs(k), Cell(prompts.name, 0.0, concurrency))
+                for clock, run in (await self.measured(design, block, k)).items():
+                    found[clock][k].append(run)
         return found
 
-    async def prediction(self, curve: CostCurve) -> None:
-        """The third table."""
-        print("\nFresh traffic: calibrated by counters, and measured on the spot", flush=True)
-        print("json  code  es   conc.  K  calibrated  measured  95 % interval   off by", flush=True)
-        errors = []
-        wrong = 0
-        for number, (*shares, concurrency) in enumerate(MIXES[: self.size.mixes]):
-            concurrency = min(concurrency, self.size.max_concurrency)
+    async def prediction(self, curves: Mapping[str, CostCurve]) -> None:
+        """The second table."""
+        print("\nFresh traffic: calibrated by counters, and measured on the spot")
+        print("clock      json  code    es  conc.  K  calibrated  measured  95 % interval  off by", flush=True)
+        errors: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
+        wrong = dict.fromkeys(CLOCKS, 0)
+        for number, (*shares, most) in enumerate(MIXES[: self.size.mixes]):
+            concurrency = min(most, self.size.max_concurrency)
             runs = await self.turns(mixed(shares, seed=100 + number), concurrency, (0, *KS))
-            for k in KS:
-                told = [value for run in runs[k] if (value := predicted(run, curve)) is not None]
-                known = ratio_of(told).value
-                spot = _speedup(runs[0], runs[k])
-                error = known / spot.value - 1
-                errors.append(abs(error))
-                wrong += spot.above_one is not None and (known > 1) != spot.above_one
+            for clock, k in itertools.product(CLOCKS, KS):
+                told = [value for run in runs[clock][k] if (value := predicted(run, curves[clock])) is not None]
                 mix = "  ".join(f"{share:4.0%}" for share in shares)
-                interval = _interval(spot)
-                print(
-                    f"{mix}  {concurrency:4}  {k}  {known:9.2f}  {spot.value:8.2f}  {interval:>13}  {error:+7.1%}",
-                    flush=True,
-                )
-        print(
-            f"median error {median(errors):.1%}, largest {max(errors):.1%}; on the wrong side of 1 beyond the noise: "
-            f"{wrong} of {len(errors)}"
-        )
-
-    async def schedule(self, result: Result, always: int) -> None:
-        """The fourth table: with K by the schedule, ÷ the better of drafting always and never."""
-        print(f"\nThe recommended schedule, launched; always is K {always}", flush=True)
-        print("conc.  scheduled K  always ÷ off  scheduled ÷ off  scheduled ÷ better  95 % interval", flush=True)
-        prompts = mixed([SHARES[name] for name in SHARES], seed=200)
-        for concurrency in result.design.ladder:
-            runs = await self.turns(prompts, concurrency, (0, always, -1))
-            drafting, scheduled = _speedup(runs[0], runs[always]), _speedup(runs[0], runs[-1])
-            better = always if drafting.value > 1 else 0
-            against = _speedup(runs[better], runs[-1])
-            counts = [run.counts for run in runs[-1]]
-            k = sum(each.get(Counter.DRAFT_TOKENS, 0) for each in counts) / sum(
-                each[Counter.DECODE_STEPS] for each in counts
-            )
+                if not told:
+                    print(f"{clock:9}  {mix}  {concurrency:5}  {k}  more requests at once than were calibrated")
+                    continue
+                known = ratio_of(told).value
+                spot = _speedup(runs[clock][0], runs[clock][k])
+                errors[clock].append(known / spot.value - 1)
+                wrong[clock] += spot.above_one is not None and (known > 1) != spot.above_one
+                row = f"{clock:9}  {mix}  {concurrency:5}  {k}  {known:10.2f}  {spot.value:8.2f}  {_interval(spot):>13}"
+                print(f"{row}  {errors[clock][-1]:+6.1%}", flush=True)
+        for clock in CLOCKS:
+            off = [abs(error) for error in errors[clock]] or [float("nan")]
             print(
-                f"{concurrency:4}  {k:11.1f}  {drafting.value:12.2f}  {scheduled.value:15.2f}  {against.value:18.2f}  "
-                f"{_interval(against):>13}",
-                flush=True,
+                f"by {clock} time: median error {median(off):.1%}, largest {max(off):.1%}; on the wrong side of 1 "
+                f"beyond the noise: {wrong[clock]} of {len(off)}"
             )
+
+    async def schedule(self, always: int, ladder: Sequence[int]) -> None:
+        """The third table: with K by the schedule, ÷ the better of drafting always and never."""
+        print(f"\nThe recommended schedule, launched, beside off and K {always} always")
+        print("clock      conc.  mean K  always  scheduled  scheduled ÷ better of off and always", flush=True)
+        prompts = mixed([SHARES[name] for name in SHARES], seed=200)
+        for concurrency in ladder:
+            both = await self.turns(prompts, concurrency, (0, always, SCHEDULED))
+            for clock, runs in both.items():
+                drafting, scheduled = _speedup(runs[0], runs[always]), _speedup(runs[0], runs[SCHEDULED])
+                against = _speedup(runs[always if drafting.value > 1 else 0], runs[SCHEDULED])
+                drafted, steps = (
+                    sum(run.counts.get(counter, 0.0) for run in runs[SCHEDULED])
+                    for counter in (Counter.DRAFT_TOKENS, Counter.DECODE_STEPS)
+                )
+                row = (
+                    f"{clock:9}  {concurrency:5}  {drafted / steps:6.1f}  {drafting.value:6.2f}  {scheduled.value:9.2f}"
+                )
+                print(f"{row}  {against.value:.2f} ({_interval(against)})", flush=True)
 
 
 def _speedup(before: Sequence[Run], after: Sequence[Run]) -> Estimate:
@@ -175,19 +203,19 @@ def _interval(estimate: Estimate) -> str:
     return f"{estimate.low:.2f} to {estimate.high:.2f}"
 
 
-def agreement(one: Result, other: Result) -> None:
-    """The second table."""
+def agreement(clock: str, one: Result, other: Result) -> None:
+    """The fourth table."""
     pairs = [(a.speedup, b.speedup) for a, b in zip(one.cells, other.cells, strict=True)]
     apart = sum(1 for a, b in pairs if (a.high or 0) < (b.low or 0) or (b.high or 0) < (a.low or 0))
     differences = [abs(a.value / b.value - 1) for a, b in pairs]
     print(
-        f"\nA second calibration on other prompts: {apart} of {len(pairs)} cells have intervals that do not meet; "
-        f"the speedups differ by {median(differences):.1%} in the median, {max(differences):.1%} at most",
+        f"A second calibration on other prompts, by {clock} time: {apart} of {len(pairs)} cells have intervals that do "
+        f"not meet; the speedups differ by {median(differences):.1%} in the median, {max(differences):.1%} at most",
         flush=True,
     )
 
 
-async def run(size: Size, output: Path) -> None:
+async def run(size: Size, output: Path, running: Sequence[str]) -> None:
     """All of it; every server lives from its first use to the end, and is idle while another is measured."""
     models = prepare()
     options = {"dtype": "bfloat16", "max-model-len": 1024, "enforce-eager": True, "served-model-name": SERVED_NAME}
@@ -199,57 +227,42 @@ async def run(size: Size, output: Path) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
 
         async def start(name: str, plan: LaunchPlan, k: int) -> str:
-            own = folder / name
-            own.mkdir()
-            server = await stack.enter_async_context(InTurn(plan, own, lambda _: None))
+            (folder / name).mkdir()
+            server = await stack.enter_async_context(InTurn(plan, folder / name, lambda _: None))
             return await server.url(k)
 
-        urls = {k: await start(f"k{k}", plan, k) for k in (0, *KS)}
+        urls = dict(zip((0, *KS), running, strict=True)) if running else {}
+        for k in (0, *KS):
+            urls[k] = urls.get(k) or await start(f"k{k}", plan, k)
         session = await stack.enter_async_context(asking_session(None))
-        first, identities = await calibrated(size, urls, output / "calibration.json", prompt_sets(seed=3))
-        show(Console(width=110), first)
-        second, _ = await calibrated(size, urls, output / "second.json", prompt_sets(seed=4))
-        agreement(first, second)
-        bench = Bench(dict(identities), session, size)
-        await bench.prediction(CostCurve.of(first.costs))
-        if first.advice is None or not first.advice.num_speculative_tokens:
-            print("\nNo schedule to launch: no speculation is recommended")
-            return
-        k = first.advice.num_speculative_tokens
-        schedule = [list(entry) for entry in first.advice.schedule]
-        advised = replace_plan(plan, schedule)
-        url = await start("scheduled", advised, k)
-        identities = {**identities, -1: replace(identities[k], url=url)}
-        await Bench(identities, session, size).schedule(first, k)
+        bench = Bench({}, session, size)
+        for k, url in urls.items():
+            await bench_meets(bench, k, url)
+        first = await bench.calibrated(prompt_sets(seed=3))
+        for clock, result in first.items():
+            print(f"\nBy {clock} time", flush=True)
+            show(Console(width=110), result)
+            write(output / f"{clock}.json", as_text(result))
+            write(output / f"{clock}.html", report(result))
+        await bench.prediction({clock: CostCurve.of(result.costs) for clock, result in first.items()})
+        advice = first[CPU].advice
+        if advice is not None and advice.num_speculative_tokens:
+            extra = {"num_speculative_tokens_per_batch_size": [list(entry) for entry in advice.schedule]}
+            advised = plan.model_copy(update={"speculative_config": extra})
+            await bench_meets(bench, SCHEDULED, await start("scheduled", advised, advice.num_speculative_tokens))
+            await bench.schedule(advice.num_speculative_tokens, first[CPU].design.ladder)
+        second = await bench.calibrated(prompt_sets(seed=4))
+        print()
+        for clock in CLOCKS:
+            agreement(clock, first[clock], second[clock])
 
 
-def replace_plan(plan: LaunchPlan, schedule: list[list[int]]) -> LaunchPlan:
-    """The plan with a schedule, under the key of ``--speculative-config``, which a calibration leaves alone."""
-    extra = {"num_speculative_tokens_per_batch_size": schedule}
-    return plan.model_copy(update={"speculative_config": extra})
-
-
-async def calibrated(
-    size: Size, urls: Mapping[int, str], path: Path, domains: tuple[PromptSet, ...]
-) -> tuple[Result, Mapping[int, Identity]]:
-    """A calibration of the running servers, written with its report."""
-    design = Design(domains, KS, size.max_concurrency, (0.0,), size.repetitions, size.requests, size.max_tokens)
-    partial = Partial(path.with_name(path.name + ".partial"), design.description())
-    began, count = time.monotonic(), itertools.count(1)
-
-    def progress(block: Block, run: Run | None) -> None:
-        if run is not None and (done := next(count)) % 24 == 0:
-            print(f"{done} of {len(design.blocks())} blocks, {time.monotonic() - began:.0f} s", file=sys.stderr)
-
-    calibrator = Calibrator(design, Fixed(urls), partial, progress)
-    runs = await calibrator.run()
-    plain = calibrator.identities[0]
-    subject = Subject(plain.model, "draft_model", None, plain.release, device_name())
-    result = concluded(subject, design, SHARES, runs, time.time())
-    write(path, as_text(result))
-    write(path.with_suffix(".html"), report(result))
-    partial.remove()
-    return result, calibrator.identities
+async def bench_meets(bench: Bench, k: int, url: str) -> None:
+    """A server joins, and is warmed up."""
+    size = bench.size
+    design = Design(prompt_sets(seed=2), KS, size.max_concurrency, (0.0,), size.repetitions)
+    bench.identities[k] = await identify(bench.session, url, "")
+    await warm_up(bench.session, replace(design, ks=(max(k, 1),)), bench.identities[k])
 
 
 def main() -> None:
@@ -257,8 +270,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Calibrate the lab's models, and check the calibration.")
     parser.add_argument("--output", type=Path, default=Path("calibration-lab"), help="folder for the calibrations")
     parser.add_argument("--quick", action="store_true", help="a few prompts: does it run at all?")
+    parser.add_argument("--running", nargs=3, default=(), metavar="URL", help="servers: without, with K 3, with K 5")
     options = parser.parse_args()
-    asyncio.run(run(QUICK if options.quick else Size(), options.output))
+    asyncio.run(run(QUICK if options.quick else Size(), options.output, options.running))
 
 
 if __name__ == "__main__":
