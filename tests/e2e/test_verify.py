@@ -1,12 +1,14 @@
-"""``specwatch verify`` on a real vLLM: what its build for CPUs does with speculation, and without."""
+"""``specwatch verify`` on a real vLLM: its build for CPUs without speculation, with it, and with it mended."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,54 @@ pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
 
 TEMPERATURES = ("0", "0.3", "1")
 
+MENDED = '''
+"""Mends vLLM 0.32 without Triton: there the temperatures of draft tokens are written to a copy, and stay unset."""
+import importlib.abc
+import importlib.util
+import sys
+
+NAME = "vllm.utils.cpu_triton_utils"
+
+
+def expand(output, input_val, cu_num_tokens, replace_from, replace_to, MAX_NUM_TOKENS=None):
+    counts = cu_num_tokens.diff(prepend=cu_num_tokens.new_zeros(1))
+    output.copy_(input_val.masked_fill(input_val == replace_from, replace_to).repeat_interleave(counts))
+
+
+class Mend(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != NAME:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+
+        def run_and_mend(module):
+            run(module)
+            module._expand_kernel_impl = expand
+
+        spec.loader.exec_module = run_and_mend
+        return spec
+
+
+sys.meta_path.insert(0, Mend())
+'''
+"""A sitecustomize.py, which every Python of the server runs first."""
+
+
+@contextmanager
+def vllm(models: LabModels, folder: Path, *options: str, **variables: str) -> Iterator[str]:
+    """A vLLM with the lab's target, until the end; gives its URL."""
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    command = [
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(models.target)),
+        *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", stage.SERVED_NAME),
+        *("--dtype", "bfloat16", "--max-model-len", "1024", "--enforce-eager", *options),
+    ]
+    with running(command, folder / "vllm.log", {**stage.CPU_ENVIRONMENT, **variables}) as program:
+        program.until("it is healthy", lambda: answers(f"{url}/health"), START_SECONDS)
+        yield url
+
 
 async def verify(url: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run it to its end."""
@@ -30,41 +80,29 @@ async def verify(url: str, *options: str) -> subprocess.CompletedProcess[str]:
     return await asyncio.to_thread(finish, specwatch("verify", url, "--json", *chosen, *options))
 
 
-def verdicts(done: subprocess.CompletedProcess[str]) -> dict[float, Any]:
-    """By temperature."""
-    return {entry["temperature"]: entry for entry in json.loads(done.stdout)["temperatures"]}
-
-
-@pytest.fixture(scope="module")
-def plain_server(lab_models: LabModels, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A vLLM with the lab's target alone, listing its whole vocabulary; gives its URL."""
-    port = free_port()
-    command = [
-        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(lab_models.target)),
-        *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", stage.SERVED_NAME),
-        *("--dtype", "bfloat16", "--max-model-len", "1024", "--enforce-eager", "--max-logprobs", "300"),
-    ]
-    url = f"http://127.0.0.1:{port}"
-    log: Path = tmp_path_factory.mktemp("plain") / "vllm.log"
-    with running(command, log, stage.CPU_ENVIRONMENT) as program:
-        program.until("it is healthy", lambda: answers(f"{url}/health"), START_SECONDS)
-        yield url
-
-
-async def test_without_speculation_every_temperature_is_sound(plain_server: str):
-    done = await verify(plain_server)
-    assert done.returncode == 0, done.stdout + done.stderr
+def verdicts(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    """What is told of each temperature."""
     told = json.loads(done.stdout)
-    assert (told["listed_logprobs"], told["whole_vocabulary"]) == (259, True)
-    for entry in verdicts(done).values():
+    assert told["release"] == "0.32.0"
+    return list(told["temperatures"])
+
+
+async def test_without_speculation_every_temperature_is_sound(lab_models: LabModels, tmp_path: Path):
+    with vllm(lab_models, tmp_path, "--max-logprobs", "300") as url:
+        done = await verify(url)
+        other = await verify(url, "--model", "other")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (json.loads(done.stdout)["listed_logprobs"], json.loads(done.stdout)["whole_vocabulary"]) == (259, True)
+    for entry in verdicts(done):
         assert (entry["verdict"], entry["speculates"], entry["tokens"] >= 1000) == ("sound", False, True)
+    assert other.returncode == 2
+    assert other.stderr == f"specwatch: {url} serves no model 'other': it has {stage.SERVED_NAME}\n"
 
 
 async def test_with_speculation_the_release_for_cpus_is_sound_at_0_and_distorted_above(lab_server: LabServer):
     done = await verify(lab_server.url)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert json.loads(done.stdout)["release"] == "0.32.0"
-    greedy, cool, own = verdicts(done).values()
+    greedy, cool, own = verdicts(done)
     assert (greedy["verdict"], greedy["off_tokens"]) == ("sound", 0)
     assert greedy["accepted_tokens"] > 100
     for entry in (cool, own):
@@ -73,7 +111,15 @@ async def test_with_speculation_the_release_for_cpus_is_sound_at_0_and_distorted
         assert surprise["observed"] > surprise["expected"] + 1
 
 
-async def test_what_a_server_cannot_do_is_said_in_its_own_words(plain_server: str):
-    done = await verify(plain_server, "--model", "other")
-    assert done.returncode == 2
-    assert done.stderr == f"specwatch: {plain_server} serves no model 'other': it has {stage.SERVED_NAME}\n"
+async def test_with_its_rejection_sampler_mended_it_is_sound_at_every_temperature(
+    lab_models: LabModels, tmp_path: Path
+):
+    (tmp_path / "sitecustomize.py").write_text(MENDED)
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    draft = {"method": "draft_model", "model": str(lab_models.draft), "num_speculative_tokens": stage.K}
+    with vllm(lab_models, tmp_path, "--speculative-config", json.dumps(draft), PYTHONPATH=path) as url:
+        done = await verify(url)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for entry in verdicts(done):
+        assert (entry["verdict"], entry["speculates"]) == ("sound", True)
+        assert entry["accepted_tokens"] > 100
