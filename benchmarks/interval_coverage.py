@@ -67,7 +67,7 @@ def slot(case: Case, steps: int, source: random.Random, dice: np.random.Generato
     parts: list[np.ndarray] = []
     filled = 0
     while filled < steps:
-        domain = case.traffic if isinstance(case.traffic, Domain) else pick(case.traffic, source)
+        domain = pick(case.traffic, source)
         survival = np.array(domain.survival(case.k, source))[::-1]
         tokens = max(2, min(round(source.expovariate(1 / domain.output_tokens)), domain.max_tokens))
         accepted = case.k - np.searchsorted(survival, dice.random(tokens), side="right")
@@ -81,8 +81,9 @@ def slot(case: Case, steps: int, source: random.Random, dice: np.random.Generato
 
 
 def pick(traffic: Traffic, source: random.Random) -> Domain:
-    """One of the traffic's domains by weight."""
-    assert not isinstance(traffic, Domain)
+    """The traffic's domain, or one of several by weight."""
+    if isinstance(traffic, Domain):
+        return traffic
     return source.choices(list(traffic), list(traffic.values()))[0]
 
 
@@ -103,7 +104,7 @@ class Totals:
 
 def simulate(case: Case, seconds: float, seed: int) -> Totals:
     """A server's counters at every scrape."""
-    source, dice = random.Random(seed), np.random.default_rng(seed)
+    source, dice = random.Random(seed), np.random.default_rng(seed)  # noqa: S311 (a simulation)
     steps = int(seconds / STEP_SECONDS)
     ends = (np.arange(0, seconds, SCRAPE_SECONDS)[1:] / STEP_SECONDS).astype(int)
     accepted_in_draft = np.zeros((len(ends), case.k + 1))

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specwatch.signals.formula import Ratio
-from specwatch.signals.window import Increments, add_up
+from specwatch.signals.window import Increments
 from specwatch.vllm.metrics import Counter
 
 _NEEDED = frozenset({Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS, Counter.DECODE_STEPS})
@@ -51,23 +51,26 @@ def length_without_dummies(engines: Sequence[Increments], min_drafts: float) -> 
 
 def _drafted(engines: Sequence[Increments], min_drafts: float) -> tuple[float, float, float, float] | None:
     """Drafts, draft tokens, accepted tokens and decode steps of the engines that count them all."""
-    pooled = add_up(engine for engine in engines if engine.counts.keys() >= _NEEDED).counts
-    drafts = pooled.get(Counter.DRAFTS, 0.0)
+    members = [engine.counts for engine in engines if engine.counts.keys() >= _NEEDED]
+    drafts, tokens, accepted, steps = (
+        sum([counts[counter] for counts in members])
+        for counter in (Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS, Counter.DECODE_STEPS)
+    )
     # Fewer steps than half of the drafts: then hardly a request decoded, and what is left says nothing of its drafts.
-    if drafts < min_drafts or pooled[Counter.DECODE_STEPS] < max(min_drafts, drafts / 2):
+    if drafts < min_drafts or steps < max(min_drafts, drafts / 2) or tokens <= 0:
         return None
-    tokens = pooled[Counter.DRAFT_TOKENS]
-    return (drafts, tokens, pooled[Counter.ACCEPTED_TOKENS], pooled[Counter.DECODE_STEPS]) if tokens > 0 else None
+    return drafts, tokens, accepted, steps
 
 
 def most_without_misses(engines: Sequence[Increments]) -> float | None:
     """Upper limit of the acceptance rate of drafts that were no misses; None without an accepted first token."""
-    members = [m for m in engines if m.counts.keys() >= _NEEDED and m.accepted_per_position]
-    pooled = add_up(members)
-    drafts, first = pooled.counts.get(Counter.DRAFTS, 0.0), sum(pooled.accepted_per_position[:1])
-    if drafts <= 0 or first <= 0:
+    members = [m for m in engines if m.accepted_per_position]
+    found = _drafted(members, min_drafts=1.0)
+    first = sum([m.accepted_per_position[0] for m in members])
+    if found is None or first <= 0:
         return None
-    return pooled.counts[Counter.ACCEPTED_TOKENS] / (pooled.counts[Counter.DRAFT_TOKENS] * first / drafts)
+    drafts, tokens, accepted, _ = found
+    return accepted / (tokens * first / drafts)
 
 
 def delivered_rate(min_draft_tokens: float) -> Ratio:

@@ -38,6 +38,7 @@ class Quantity(Enum):
     def __init__(self, above: Mapping[Counter, float], below: Mapping[Counter, float]) -> None:
         self.above = above
         self.below = below
+        self.needed = frozenset([*above, *below])
 
 
 BATCH_LIVES = 3.0
@@ -99,7 +100,7 @@ class Dispersion:
     """Feed it the increments of every scrape of one engine; it remembers two batches and one estimate a ratio."""
 
     def __init__(self, counters: Collection[Counter], positions: int) -> None:
-        self._quantities = [q for q in Quantity if {*q.above, *q.below} <= set(counters)]
+        self._quantities = [q for q in Quantity if q.needed <= set(counters)]
         self._positions = positions
         self._estimates = [0.0] * (len(self._quantities) + positions)
         self._differences = 0

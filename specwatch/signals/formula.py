@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 from specwatch.signals.window import Increments
@@ -39,6 +40,10 @@ class Ratio:
         """Whether the quotient is per second."""
         return not self.denominator
 
+    @cached_property
+    def _needed(self) -> frozenset[Counter]:
+        return frozenset([*self.numerator, *self.denominator, *self.at_least])
+
     def over(self, engines: Sequence[Increments]) -> float | None:
         """The value over these engines, or None without enough to say.
 
@@ -49,10 +54,11 @@ class Ratio:
         return value if value is not None and math.isfinite(value) else None
 
     def _quotient(self, engines: Sequence[Increments]) -> float | None:
-        needed = {*self.numerator, *self.denominator, *self.at_least}
+        needed = self._needed
         members = [engine for engine in engines if needed <= engine.counts.keys()]
-        if any(_pooled({counter: 1.0}, members) < least for counter, least in self.at_least.items()):
-            return None
+        for counter, least in self.at_least.items():
+            if sum([member.counts[counter] for member in members]) < least:
+                return None
         if self.is_rate:
             rates = [_pooled(self.numerator, [m]) / m.seconds for m in members if m.seconds > 0]
             return self.offset + sum(rates) if rates else None
@@ -86,10 +92,10 @@ class PerPosition:
 
     def _at(self, position: int, engines: Sequence[Increments]) -> float | None:
         members = [m for m in engines if position < len(m.accepted_per_position)]
-        drafts = _pooled({Counter.DRAFTS: 1.0}, members)
+        drafts = sum([m.counts[Counter.DRAFTS] for m in members])
         if drafts < max(self.at_least, 1.0):
             return None
-        rate = sum(m.accepted_per_position[position] for m in members) / drafts
+        rate = sum([m.accepted_per_position[position] for m in members]) / drafts
         return rate if math.isfinite(rate) else None
 
 
@@ -126,4 +132,9 @@ def conditional_rates(per_position: Sequence[float | None]) -> tuple[float | Non
 
 
 def _pooled(terms: Terms, engines: Sequence[Increments]) -> float:
-    return sum(weight * engine.counts[counter] for counter, weight in terms.items() for engine in engines)
+    total = 0.0
+    for engine in engines:
+        counts = engine.counts
+        for counter, weight in terms.items():
+            total += weight * counts[counter]
+    return total

@@ -36,9 +36,8 @@ def of_quantity(quantity: Quantity, engines: Sequence[Increments], min_drafts: f
     Shares (the acceptance rate) stay within 0 and 1. Accepted tokens per draft stay within 0 and the mean draft
     length.
     """
-    needed = {*quantity.above, *quantity.below}
-    members = [engine for engine in engines if needed <= engine.counts.keys()]
-    if sum(member.counts.get(Counter.DRAFTS, 0.0) for member in members) < min_drafts:
+    members = [engine for engine in engines if quantity.needed <= engine.counts.keys()]
+    if sum([member.counts.get(Counter.DRAFTS, 0.0) for member in members]) < min_drafts:
         return None
     above = [_sum(quantity.above, member) for member in members]
     below = [_sum(quantity.below, member) for member in members]
@@ -118,13 +117,14 @@ def _logistic(x: float) -> float:
 
 def student(degrees: float) -> float:
     """The 97.5 % quantile of Student's t, by Fisher's expansion around the normal: within 1 % from 3 degrees on."""
-    z = NORMAL
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
-    return z + sum(term / degrees**power for power, term in enumerate(terms, start=1))
+    return NORMAL + sum([term / degrees**power for power, term in enumerate(_FISHER, start=1)])
+
+
+_FISHER = (
+    (NORMAL**3 + NORMAL) / 4,
+    (5 * NORMAL**5 + 16 * NORMAL**3 + 3 * NORMAL) / 96,
+    (3 * NORMAL**7 + 19 * NORMAL**5 + 17 * NORMAL**3 - 15 * NORMAL) / 384,
+)
 
 
 def _mean_draft_length(members: Sequence[Increments]) -> float:
@@ -134,4 +134,4 @@ def _mean_draft_length(members: Sequence[Increments]) -> float:
 
 
 def _sum(terms: Mapping[Counter, float], engine: Increments) -> float:
-    return sum(weight * engine.counts[counter] for counter, weight in terms.items())
+    return sum([weight * engine.counts[counter] for counter, weight in terms.items()])

@@ -246,7 +246,9 @@ def add_up(parts: Iterable[Increments]) -> Increments:
     positions = max(len(member.accepted_per_position) for member in members)
     return Increments(
         seconds=max(member.seconds for member in members),
-        counts={counter: sum(member.counts[counter] for member in members) for counter in Counter if counter in shared},
+        counts={
+            counter: sum([member.counts[counter] for member in members]) for counter in Counter if counter in shared
+        },
         accepted_per_position=tuple(
             sum(m.accepted_per_position[i] for m in members if i < len(m.accepted_per_position))
             for i in range(positions)

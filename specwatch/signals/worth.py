@@ -24,7 +24,7 @@ from specwatch.signals.interval import of_quantity
 from specwatch.signals.plain_speed import PlainSpeed
 from specwatch.signals.recommended_k import recommend
 from specwatch.signals.speedup import ASSUMED, UNDRAFTED, DraftCost, Speedup, SpeedupKind, band
-from specwatch.signals.window import Increments, add_up
+from specwatch.signals.window import Increments
 from specwatch.vllm.metrics import Counter
 
 HOUR = 3600.0
@@ -97,11 +97,11 @@ def assess(engines: Sequence[Increments], basis: Basis, min_drafts: float) -> tu
 
 def _seen(engines: Sequence[Increments], min_drafts: float) -> _Seen | None:
     members = [engine for engine in engines if engine.counts.keys() >= _NEEDED and engine.seconds > 0]
-    counts = add_up(members).counts
-    drafts, steps = counts.get(Counter.DRAFTS, 0.0), counts.get(Counter.DECODE_STEPS, 0.0)
-    tokens = sum(_decoded(member) for member in members)
-    step_seconds = counts.get(Counter.DECODE_STEP_SECONDS, 0.0)
-    if drafts < max(min_drafts, 1.0) or min(steps, tokens, step_seconds, counts.get(Counter.DRAFT_TOKENS, 0.0)) <= 0:
+    counts = {counter: sum([member.counts[counter] for member in members]) for counter in _NEEDED}
+    drafts, steps = counts[Counter.DRAFTS], counts[Counter.DECODE_STEPS]
+    tokens = counts[Counter.GENERATION_TOKENS] - counts[Counter.FIRST_TOKENS]
+    step_seconds = counts[Counter.DECODE_STEP_SECONDS]
+    if drafts < max(min_drafts, 1.0) or min(steps, tokens, step_seconds, counts[Counter.DRAFT_TOKENS]) <= 0:
         return None
     batch_size = sum(member.counts[Counter.DECODE_STEP_SECONDS] / member.seconds for member in members)
     return _Seen(

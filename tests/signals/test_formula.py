@@ -6,7 +6,7 @@ from specwatch.signals.catalogue import evaluate, signal, signals
 from specwatch.signals.formula import PerPosition, Ratio, conditional_rates
 from specwatch.signals.window import Increments, add_up
 from specwatch.vllm.metrics import Counter
-from tests.support.pages import between
+from tests.support.pages import between, page
 
 
 def counts(drafts: float, draft_tokens: float, accepted: float, positions: tuple[float, ...] = ()) -> Increments:
@@ -47,6 +47,31 @@ def test_positions_of_vllm_pull_request_24127():
     assert sum(positions) == 262
 
 
+def test_positions_of_vllm_issue_19254():
+    positions = tuple(round(rate * 129) for rate in (0.543, 0.357, 0.264))
+    values = evaluate(signals(), [counts(129, 387, 150, positions)])
+    assert values["position_acceptance"] == pytest.approx((0.543, 0.357, 0.264), abs=5e-3)
+    assert sum(positions) == pytest.approx(150, abs=1)
+
+
+def test_the_short_run_of_vllm_ascend_issue_13664_has_a_rate_and_too_few_drafts_for_a_length():
+    values = evaluate(signals(), [counts(23, 161, 44)])
+    assert values["acceptance_rate"] == pytest.approx(0.273, abs=1e-3)
+    assert values["acceptance_length"] is None
+    assert Ratio({Counter.ACCEPTED_TOKENS: 1.0}, {Counter.DRAFTS: 1.0}, offset=1.0).over([counts(23, 161, 44)]) == (
+        pytest.approx(2.91, abs=5e-3)
+    )
+
+
+def test_the_histogram_of_vllm_s_per_request_sample_gives_its_positions():
+    accepted_in_draft = (39, 1, 0, 3)
+    positions = tuple(float(sum(accepted_in_draft[i:])) for i in range(1, 4))
+    values = evaluate(signals(), [counts(43, 129, 10, positions)])
+    assert values["position_acceptance"] == pytest.approx((4 / 43, 3 / 43, 3 / 43))
+    assert values["conditional_acceptance"] == pytest.approx((4 / 43, 3 / 4, 1.0))
+    assert sum(positions) == 10
+
+
 def test_the_captured_spanish_traffic_is_not_hidden_by_the_json_before_it():
     increments = between("vllm-0.32.0-v1-draft_model-json", "vllm-0.32.0-v1-draft_model-es")
     values = evaluate(signals(), [increments])
@@ -72,6 +97,24 @@ def test_identities_hold_between_captured_pages(name: str):
     accepted, drafts = increments.counts[Counter.ACCEPTED_TOKENS], increments.counts[Counter.DRAFTS]
     assert accepted == sum(increments.accepted_per_position)
     assert values["tokens_per_step"] == pytest.approx(1 + accepted / drafts, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["vllm-0.32.0-v1-draft_model", "vllm-0.20.2-v1-draft_model"])
+def test_decoding_requests_agree_with_little_s_law_on_captured_pages(name: str):
+    increments = between(f"{name}-before", f"{name}-json", seconds=30.0)
+    values = evaluate(signals(), [increments])
+    assert values["decoding_requests"] == pytest.approx(increments.counts[Counter.DECODE_STEP_SECONDS] / 30.0)
+    # All of its requests have ended, so that what is told live is what they tell at their end.
+    assert values["token_latency"] == pytest.approx(values["tpot"], rel=0.02)
+
+
+def test_v0_has_no_tokens_per_step_for_it_counts_one_a_step_whatever_came():
+    since_start = Increments(60.0, page("vllm-0.8.5.post2-v0-draft_model-json3").engines["0"].counters)
+    assert since_start.counts[Counter.FINISHED_TOKENS] > 5 * since_start.counts[Counter.GENERATION_TOKENS]
+    values = evaluate(signals(), [since_start])
+    assert values["tokens_per_step"] is None
+    assert values["token_latency"] is None
+    assert values["tpot"] is not None
 
 
 def test_pooling_divides_sums_and_never_averages_ratios():
