@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from specwatch.signals.course import Block, Deployment
-from specwatch.signals.evidence import Evidence, acceptance, first_position, mean_k
+from specwatch.signals.evidence import LEAST_CHANGE, Evidence, acceptance, first_position, mean_k
 from specwatch.signals.findings import Figure, Finding, Level, duration, figures
 from specwatch.signals.peers import Peers, listed
 from specwatch.signals.trend import Decay, Point, decay, difference
@@ -30,6 +30,9 @@ SURE = 5.0
 
 LASTING = 6.0
 """Windows, half an hour of five minutes each, after which a change of domain is there to stay."""
+
+FORGOTTEN = 288.0
+"""Windows, a day of five minutes each, after which what a deployment brought is the normal."""
 
 AROUND = 1.0
 """Windows by which a change and a deployment may be apart and still be one event: the change's time is an estimate."""
@@ -63,9 +66,9 @@ def explains_itself(evidence: Evidence) -> bool:
 
 
 def decays(evidence: Evidence) -> Decay | None:
-    """The decay since the latest restart, where there is one and the requests are what they were."""
+    """The decay since the latest restart, where acceptance fell, little by little, and requests are what they were."""
     deployed = evidence.course.deployed
-    if deployed is None or _new_prompts(evidence):
+    if deployed is None or not evidence.fell or _new_prompts(evidence):
         return None
     return decay(_points(evidence.course.since(deployed.at), acceptance), LEAST_FALL)
 
@@ -123,7 +126,8 @@ def _deployed(evidence: Evidence, peers: Peers) -> Finding | None:
     if deployment is None:
         return None
     measure, name = _comparable(deployment)
-    before, after = _means(evidence, deployment, measure)
+    sides = (deployment.before, _after(evidence, deployment))
+    before, after = (_mean(_points(blocks, measure)) or 0.0 for blocks in sides)
     what = " and ".join(deployment.changes) or "a restart"
     age = evidence.now - deployment.at
     return Finding(
@@ -149,10 +153,22 @@ def _at_deployment(evidence: Evidence) -> Deployment | None:
     change = difference(_points(deployment.before, measure), _points(_after(evidence, deployment), measure))
     if change is None or change[0] > -LEAST_FALL or -change[0] < SURE * change[1]:
         return None
+    if _recovered(evidence, deployment):
+        return None
     near = AROUND * evidence.window_seconds
     if evidence.fell and evidence.changed_at is not None and evidence.changed_at > deployment.at + near:
         return None
     return deployment
+
+
+def _recovered(evidence: Evidence, deployment: Deployment) -> bool:
+    """Whether acceptance is by now what it was before a deployment, or has been at its new level for a day."""
+    if evidence.now - deployment.at > FORGOTTEN * evidence.window_seconds:
+        return True
+    measure, _ = _comparable(deployment)
+    now = evidence.rate if measure is acceptance else next(iter(evidence.positions), None)
+    before = _mean(_points(deployment.before, measure))
+    return now is not None and before is not None and now > before - LEAST_CHANGE
 
 
 def _after(evidence: Evidence, deployment: Deployment) -> tuple[Block, ...]:
@@ -165,15 +181,6 @@ def _comparable(deployment: Deployment) -> tuple[Callable[[Increments], float | 
     if any(change.startswith("K ") for change in deployment.changes):
         return first_position, "acceptance of the first draft token"
     return acceptance, "acceptance"
-
-
-def _means(
-    evidence: Evidence, deployment: Deployment, measure: Callable[[Increments], float | None]
-) -> tuple[float, float]:
-    sides = (deployment.before, _after(evidence, deployment))
-    points = [_points(blocks, measure) for blocks in sides]
-    before, after = (sum(p.value * p.weight for p in side) / sum(p.weight for p in side) for side in points)
-    return before, after
 
 
 def _decaying(evidence: Evidence, peers: Peers) -> Finding | None:
@@ -202,12 +209,9 @@ def _schedule_moved(evidence: Evidence, _peers: Peers) -> Finding | None:
     if not evidence.fell or changed is None or rate is None or not first or k_now is None:
         return None
     blocks = evidence.course.until(changed)
-    points, k_points = _points(blocks, first_position), _points(blocks, mean_k)
-    if not points or not k_points:
+    before, k_before = _mean(_points(blocks, first_position)), _mean(_points(blocks, mean_k))
+    if before is None or k_before is None:
         return None
-    before, k_before = (
-        sum(p.value * p.weight for p in side) / sum(p.weight for p in side) for side in (points, k_points)
-    )
     if k_now < k_before + LONGER_K or first[0] < before - LEAST_FALL:
         return None
     return Finding(
@@ -353,3 +357,8 @@ def _points(blocks: Sequence[Block], measure: Callable[[Increments], float | Non
         if value is not None and weight:
             points.append(Point((block.began + block.ended) / 2, value, weight))
     return points
+
+
+def _mean(points: Sequence[Point]) -> float | None:
+    weight = sum(point.weight for point in points)
+    return sum(point.value * point.weight for point in points) / weight if weight else None

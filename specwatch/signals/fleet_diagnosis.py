@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import median
 
 from specwatch.signals.acceptance_change import explains_itself
 from specwatch.signals.diagnosis import diagnose
@@ -20,25 +21,46 @@ STIRRED = 0.25
 
 def diagnose_fleet(evidences: Mapping[str, Evidence]) -> dict[str, tuple[Finding, ...]]:
     """Findings of every server by its name, with the other replicas of its model in view."""
-    falls = {name: fall for name, evidence in evidences.items() if (fall := _fall(evidence)) is not None}
-    alone = {name for name in falls if evidences[name].fell and explains_itself(evidences[name])}
-    return {
-        name: diagnose(evidence, _peers(name, evidences, falls, alone) if evidence.fell else Peers(name))
-        for name, evidence in evidences.items()
-    }
+    models: dict[str | None, dict[str, Evidence]] = {}
+    for name, evidence in evidences.items():
+        models.setdefault(evidence.model_name, {})[name] = evidence
+    seen = {model: _movements(replicas) for model, replicas in models.items()}
+    return {name: diagnose(evidence, _peers(name, *seen[evidence.model_name])) for name, evidence in evidences.items()}
 
 
-def _peers(name: str, evidences: Mapping[str, Evidence], falls: Mapping[str, float], alone: set[str]) -> Peers:
+def _movements(replicas: Mapping[str, Evidence]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the replicas whose acceptance fell, and of those where it is as it was.
+
+    Those that cannot tell yet are in neither, and neither are those that fell for a reason of their own: they say
+    nothing about the others'.
+    """
+    falls = {name: fall for name, evidence in replicas.items() if (fall := _fall(evidence)) is not None}
+    fallen = [fall for name, fall in falls.items() if replicas[name].fell]
+    if not fallen:
+        return (), tuple(falls)
+    alike = ALIKE * median(fallen)
     moved: list[str] = []
     stayed: list[str] = []
-    for other, evidence in evidences.items():
-        if other == name or other in alone or other not in falls or evidence.model_name != evidences[name].model_name:
-            continue
-        together = evidence.fell or (
-            falls[other] >= ALIKE * falls.get(name, 0.0) and ((evidence.drift and evidence.drift.score) or 0) >= STIRRED
-        )
-        (moved if together else stayed).append(other)
-    return Peers(name, tuple(moved), tuple(stayed))
+    for name, fall in falls.items():
+        evidence = replicas[name]
+        if evidence.fell:
+            if not explains_itself(evidence):
+                moved.append(name)
+        elif fall >= alike and _score(evidence) >= STIRRED:
+            moved.append(name)
+        else:
+            stayed.append(name)
+    return tuple(moved), tuple(stayed)
+
+
+def _peers(name: str, moved: tuple[str, ...], stayed: tuple[str, ...]) -> Peers:
+    return Peers(
+        name, tuple(other for other in moved if other != name), tuple(other for other in stayed if other != name)
+    )
+
+
+def _score(evidence: Evidence) -> float:
+    return evidence.drift.score or 0.0 if evidence.drift else 0.0
 
 
 def _fall(evidence: Evidence) -> float | None:

@@ -203,9 +203,9 @@ def speedup_under_load(evidence: Evidence, quiet: Quiet) -> tuple[float, float] 
 
 
 def slower_than_none(evidence: Evidence) -> Finding | None:
-    """Speculation costs more than it brings, and always did as far as is known here."""
+    """Speculation costs more than it brings, for another reason than load."""
     worth = evidence.worth
-    if worth is None or worth >= 1:
+    if worth is None or worth >= 1 or past_break_even(evidence):
         return None
     known, most = (evidence.speedup, "") if _known_speedup(evidence) is not None else (None, "at most ")
     source = known.kind.value if known else evidence.cost.source

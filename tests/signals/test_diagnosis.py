@@ -214,6 +214,24 @@ def test_a_restart_that_changed_nothing_is_no_deployment():
     assert codes(replace(evidence(), course=CourseView(minutes(*[0.84, 0.85] * 5), (deployment,)))) == ["healthy"]
 
 
+def test_what_a_deployment_lowered_and_what_came_back_is_over():
+    deployment = Deployment(NOW - 3600, (), minutes(*[0.85, 0.84] * 5, until=3600))
+    course = CourseView(minutes(*[0.5, 0.51] * 10, *[0.84, 0.85] * 20), (deployment,))
+    assert codes(replace(evidence(), course=course)) == ["healthy"]
+
+
+def test_a_day_after_a_deployment_its_level_is_the_normal():
+    deployment = Deployment(NOW - 90_000, (), minutes(*[0.85, 0.84] * 5, until=90_000))
+    course = CourseView(minutes(*[0.5, 0.51] * 30), (deployment,))
+    assert codes(replace(evidence(acceptance_rate=0.65), drift=calm(0.65), course=course)) == ["healthy"]
+
+
+def test_a_slow_course_without_a_drift_is_no_decay():
+    rates = [0.85 - 0.005 * minute + 0.003 * (minute % 2) for minute in range(60)]
+    course = CourseView(minutes(*rates), (Deployment(NOW - 3600, (), ()),))
+    assert codes(replace(evidence(), course=course)) == ["healthy"]
+
+
 def test_a_fall_long_after_a_restart_is_not_the_deployment():
     deployment = Deployment(NOW - 7200, (), minutes(*[0.85, 0.84] * 5, until=7200))
     course = CourseView(minutes(*[0.84, 0.85] * 55, *[0.4, 0.41] * 5), (deployment,))
@@ -279,6 +297,7 @@ def test_a_calibrated_loss_under_load_needs_no_estimate():
     found = replace(evidence(running_requests=32.0), course=course, speedup=speedup)
     assert first(found).code == "load-past-break-even"
     assert "calibrated" in first(found).text
+    assert "slower-than-none" not in codes(found)
     assert first(replace(found, values=found.values | {"running_requests": 4.0})).code == "slower-than-none"
 
 

@@ -89,6 +89,11 @@ def test_a_name_may_be_hostile_and_long():
     assert len(found["a"].text) < 400
 
 
+def test_a_fleet_of_thousands_that_all_moved_is_told_in_a_sentence():
+    found = first({f"r{i}": fell() for i in range(2000)})
+    assert "on all 2000 replicas" in found["r7"].text
+
+
 def test_nobody_is_no_fleet():
     assert diagnose_fleet({}) == {}
 
