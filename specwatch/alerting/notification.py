@@ -67,10 +67,12 @@ class Notification:
     """When the condition began to hold."""
     at: float
     """When it fired or resolved."""
+    diagnosis: str = ""
+    """Why, as far as it is known, with its numbers and what helps; empty for a resolved message."""
     links: Sequence[Link] = ()
 
     @classmethod
-    def of(cls, transition: Transition, places: Places | None = None) -> Notification:
+    def of(cls, transition: Transition, places: Places | None = None, diagnosis: str = "") -> Notification:
         """The message about a transition."""
         alert = transition.alert
         return cls(
@@ -86,6 +88,7 @@ class Notification:
             condition=transition.condition_text,
             since=transition.since,
             at=transition.at,
+            diagnosis=diagnosis if transition.state is State.FIRING else "",
             links=(places or Places()).links(alert.runbook),
         )
 

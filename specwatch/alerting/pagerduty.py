@@ -62,6 +62,7 @@ def _incident(notification: Notification) -> dict[str, Any]:
             "class": notification.alert,
             "custom_details": {
                 "what to do": _text(notification.description),
+                **({"diagnosis": _text(notification.diagnosis)} if notification.diagnosis else {}),
                 "server": _text(notification.target),
                 "model": _text(notification.model),
                 "value": notification.value,

@@ -21,8 +21,11 @@ from specwatch.alerting.text import clean, duration
 HEADER_LENGTH = 150
 SECTION_LENGTH = 3000
 
+DIAGNOSIS_LENGTH = 1500
+"""Two sentences, what helps and the numbers are below a thousand."""
+
 FIELD_LENGTH = 500
-"""Slack takes 2000; six of these and a section of 3000 stay below the 13,000 characters of a whole message."""
+"""Slack takes 2000; six of these, a section of 3000 and one of 1500 stay below a whole message's 13,000 characters."""
 
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
@@ -41,6 +44,10 @@ def payload(notification: Notification) -> dict[str, Any]:
         {"type": "section", "fields": [_markup(text) for text in _fields(notification)]},
         {"type": "section", "text": _markup(escaped(notification.description, SECTION_LENGTH))},
     ]
+    if notification.diagnosis:
+        blocks.append(
+            {"type": "section", "text": _markup(f"*Diagnosis*\n{escaped(notification.diagnosis, DIAGNOSIS_LENGTH)}")}
+        )
     links = _links(notification.links)
     if links:
         blocks.append({"type": "section", "text": _markup(links)})

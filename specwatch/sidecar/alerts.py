@@ -11,7 +11,9 @@ from specwatch.alerting.delivery import Delivery
 from specwatch.alerting.evaluation import AlertEvaluator, AlertStatus, State, Transition
 from specwatch.alerting.notification import Notification, Places
 from specwatch.alerting.receivers import Receiver
+from specwatch.sidecar.service import Findings
 from specwatch.sidecar.watch import TargetWatch
+from specwatch.signals.findings import in_words
 
 REMEMBERED = 50
 """Resolved alerts that are still shown."""
@@ -82,7 +84,7 @@ class AlertBook:
         async with self._delivery:
             yield
 
-    async def judge(self, watch: TargetWatch, at: float) -> None:
+    async def judge(self, watch: TargetWatch, at: float, findings: Findings) -> None:
         """Take in what a target's last scrape says, and send what changes."""
         changes = self._evaluator.evaluate(
             at, target=watch.target.name, model=watch.model_name or "", values=watch.judged_values(at)
@@ -90,7 +92,8 @@ class AlertBook:
         for transition in changes:
             if transition.state is State.RESOLVED:
                 self._resolved.appendleft(transition)
-            await self._delivery.send(Notification.of(transition, self._places))
+            why = in_words(findings()) if transition.state is State.FIRING else ""
+            await self._delivery.send(Notification.of(transition, self._places, why))
 
     def view(self) -> AlertsView:
         """Everything there is to show."""

@@ -19,6 +19,7 @@ from specwatch.sidecar.pools import Pools
 from specwatch.sidecar.views import TargetView
 from specwatch.sidecar.watch import TargetWatch, WatchSettings
 from specwatch.signals.drift import DriftSettings
+from specwatch.signals.findings import Finding
 from specwatch.signals.fleet_diagnosis import diagnose_fleet
 from specwatch.signals.plain_speed import PlainSpeed
 from specwatch.vllm.calibration import CalibratedCell
@@ -26,7 +27,10 @@ from specwatch.vllm.metrics import Dialect, Snapshot
 
 log = logging.getLogger(__name__)
 
-Listener = Callable[[TargetWatch, float], Awaitable[None]]
+Findings = Callable[[], Sequence[Finding]]
+"""Diagnoses a target among its replicas, when it is asked to."""
+
+Listener = Callable[[TargetWatch, float, Findings], Awaitable[None]]
 """Told after every scrape, successful or not, with the time."""
 
 
@@ -90,9 +94,12 @@ class Service:
     def views(self) -> list[TargetView]:
         """What is known of every target now, in the order given."""
         now = self.clock.now()
-        evidences = {name: known for name, watch in self.watches.items() if (known := watch.evidence(now))}
-        findings = diagnose_fleet(evidences)
+        findings = self._findings(now)
         return [watch.view(now, findings.get(name)) for name, watch in self.watches.items()]
+
+    def _findings(self, now: float) -> Mapping[str, Sequence[Finding]]:
+        """Of every target that has a readable page, with its replicas in view."""
+        return diagnose_fleet({name: known for name, watch in self.watches.items() if (known := watch.evidence(now))})
 
     async def run(self) -> None:
         """Scrape every target again and again; returns only by cancellation."""
@@ -154,7 +161,8 @@ class Service:
         if self._listener is None:
             return
         try:
-            await self._listener(watch, self.clock.now())
+            now = self.clock.now()
+            await self._listener(watch, now, lambda: self._findings(now).get(watch.target.name) or watch.findings(now))
         except Exception:
             log.exception("%r: a defect of specwatch in judging it", watch.target.name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from specwatch.collect.targets import Target
@@ -37,7 +37,8 @@ class HistoryPoint:
 
     at: float
     acceptance_rate: float | None
-    estimated_speedup: float | None
+    speedup: float | None
+    """As well as it is known; an estimate where nothing was measured."""
     drift_score: float | None
     running_requests: float | None
 
@@ -110,16 +111,17 @@ class Standing:
             "drift_score": self.drift.score,
             "last_position_worth": self._last_position_worth(),
             "losslessness_distorted": _flag(self.distorted),
-            "known_speedup": self._known_speedup(),
+            "known_speedup": known_speedup(self.speedups),
         }
 
     def _last_position_worth(self) -> float | None:
         rates, drafted = self.values["position_acceptance"], number(self.values, "draft_length")
         return last_position_worth(rates, drafted, self.cost) if isinstance(rates, tuple) else None
 
-    def _known_speedup(self) -> float | None:
-        best = self.speedups[0] if self.speedups else None
-        return best.value if best and best.kind is not SpeedupKind.ESTIMATED else None
+
+def known_speedup(speedups: Sequence[Speedup]) -> float | None:
+    """The speedup where it was measured or calibrated; None where it is a guess."""
+    return speedups[0].value if speedups and speedups[0].kind is not SpeedupKind.ESTIMATED else None
 
 
 def _flag(truth: bool | None) -> float | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from specwatch.alerting.catalogue import RATE_WINDOW
 from specwatch.alerting.text import clean, cut
 from specwatch.collect.targets import Target
-from specwatch.sidecar.views import HistoryPoint, Standing, TargetView, WindowView, number, window_label
+from specwatch.sidecar.views import HistoryPoint, Standing, TargetView, WindowView, known_speedup, number, window_label
 from specwatch.signals.catalogue import MIN_DRAFTS, Value, evaluate, signals
 from specwatch.signals.cost import CostCurve
 from specwatch.signals.course import BLOCK_SECONDS, Course, Setup
@@ -156,7 +156,7 @@ class TargetWatch:
             HistoryPoint(
                 at=at,
                 acceptance_rate=number(headline, "acceptance_rate"),
-                estimated_speedup=number(headline, "estimated_speedup"),
+                speedup=known_speedup(self.speedups(at)) or number(headline, "estimated_speedup"),
                 drift_score=self.drift.reading().score,
                 running_requests=number(headline, "running_requests"),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -22,6 +23,13 @@ class Figure:
     value: float
     unit: str = ""
     """Base units as in metric names (``ratio``, ``seconds``, ``tokens``, ``requests``); times are unix seconds."""
+
+    @property
+    def text(self) -> str:
+        """The number for people."""
+        if self.unit == "ratio":
+            return f"{self.value:.2f}×" if "speedup" in self.name else f"{self.value:.1%}"
+        return f"{self.value:.3g} {self.unit}".strip()
 
 
 @dataclass(frozen=True)
@@ -48,3 +56,12 @@ def duration(seconds: float) -> str:
         if seconds < limit:
             return form.format(seconds / unit)
     return f"{seconds / 86400:.0f} days"
+
+
+def in_words(findings: Sequence[Finding]) -> str:
+    """The first finding as a message tells it: the sentence, what helps, and the numbers behind it."""
+    if not findings:
+        return ""
+    first = findings[0]
+    numbers = ", ".join(f"{figure.name.replace('_', ' ')} {figure.text}" for figure in first.evidence)
+    return " ".join(part for part in (first.text, first.remedy, numbers and f"({numbers})") if part)

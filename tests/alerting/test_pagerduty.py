@@ -24,6 +24,11 @@ def trigger(message: Notification) -> dict[str, Any]:
     return pagerduty.payload(message, KEY)
 
 
+def test_the_diagnosis_is_among_the_details():
+    event = trigger(notification(diagnosis="Only gpu-3 fell."))
+    assert event["payload"]["custom_details"]["diagnosis"] == "Only gpu-3 fell."
+
+
 def test_an_event_says_what_where_since_when_how_bad_what_to_do_and_where_to_read_on():
     event = trigger(notification())
 

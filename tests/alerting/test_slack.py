@@ -49,6 +49,12 @@ def test_a_message_says_what_where_since_when_how_bad_what_to_do_and_where_to_re
     )
 
 
+def test_the_diagnosis_stands_behind_what_the_alert_means():
+    blocks = slack.payload(notification(diagnosis="Only gpu-3 fell <since> 14:02."))["blocks"]
+    texts = [block["text"]["text"] for block in blocks if "text" in block]
+    assert texts[2] == "*Diagnosis*\nOnly gpu-3 fell &lt;since&gt; 14:02."
+
+
 def test_a_resolved_message_says_since_when_and_how_long_it_lasted():
     read = slack_text(slack.payload(notification(firing=False, since=AT - 3900)))
 
@@ -98,7 +104,7 @@ def test_slack_is_told_to_look_for_no_names_and_addresses_by_itself():
 
     found = objects(slack.payload(absurd("@channel http://evil.example")))
 
-    assert len(found) == 7
+    assert len(found) == 8
     assert all(entry["verbatim"] is True for entry in found)
 
 

@@ -56,5 +56,9 @@ def notification(**changes: Any) -> Notification:
 def absurd(name: str, **changes: Any) -> Notification:
     """A notification about a server and a model of that name, the texts filled with it uncut."""
     return notification(
-        target=name, model=name, summary=f"Low on {name}", description=f"{name} is low. Look.", **changes
+        target=name,
+        model=name,
+        summary=f"Low on {name}",
+        description=f"{name} is low. Look.",
+        **{"diagnosis": f"Only {name} fell." if changes.get("firing", True) else ""} | changes,
     )

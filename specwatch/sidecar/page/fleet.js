@@ -4,7 +4,7 @@ import { series, shape, sparkline } from "./charts.js";
 import { h } from "./dom.js";
 import * as format from "./format.js";
 import { serverLink } from "./links.js";
-import { VERDICTS, findings, hasDrifted, values } from "./verdict.js";
+import { VERDICTS, findings, hasDrifted, speedupOf, values } from "./verdict.js";
 
 /**
  * Columns of figures. `note` names the window and the kind of what stands below: no number goes without. `cell` gives
@@ -34,9 +34,10 @@ const COLUMNS = [
   { label: "Drift", note: () => "alarm at 1", cell: drift },
 ];
 
-function speedup({ now }) {
-  const factor = now.estimated_speedup;
-  return { text: format.atMost(factor), tone: format.isNumber(factor) && factor < 1 ? "bad" : null };
+function speedup({ target }) {
+  const { value, kind } = speedupOf(target);
+  const tone = format.isNumber(value) && value < 1 ? "bad" : null;
+  return kind === "estimated" ? { text: format.atMost(value), tone } : { text: format.times(value), tone, note: kind };
 }
 
 function acceptance({ target, now }) {

@@ -7,7 +7,7 @@ export const NONE = "–";
 /** Between a number and its unit: they stay on one line. */
 const SPACE = "\u00a0";
 
-const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const wholeNumbers = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
 export function isNumber(value) {
   return typeof value === "number" && Number.isFinite(value);
@@ -27,12 +27,21 @@ export function atMost(value) {
   return orNone(value, (factor) => `≤${SPACE}${factor.toFixed(2)}×`);
 }
 
+/** A speedup that is known. */
+export function times(value) {
+  return orNone(value, (factor) => `${factor.toFixed(2)}×`);
+}
+
+export function whole(value) {
+  return orNone(value, (number) => wholeNumbers.format(number));
+}
+
 export function decimal(value, digits = 2) {
   return orNone(value, (number) => number.toFixed(digits));
 }
 
 export function tokensPerSecond(value) {
-  return orNone(value, (rate) => (Math.abs(rate) < 100 ? rate.toFixed(1) : whole.format(rate)));
+  return orNone(value, (rate) => (Math.abs(rate) < 100 ? rate.toFixed(1) : wholeNumbers.format(rate)));
 }
 
 export function milliseconds(seconds) {
@@ -55,6 +64,15 @@ const BY_UNIT = {
   requests: (value) => decimal(value, 1),
   tokens_per_second: tokensPerSecond,
 };
+
+/** A number of a finding's evidence, by its unit and name. */
+export function measured(name, value, unit) {
+  if (name.includes("speedup")) {
+    return times(value);
+  }
+  const format = BY_UNIT[unit] ?? decimal;
+  return format(value);
+}
 
 const WINDOW = /^([\d.]+)([smhd])$/;
 const UNIT_SECONDS = { s: 1, m: 60, h: 3600, d: 86400 };

@@ -1,6 +1,6 @@
 // The last hour of every server: read once, then continued from what is polled anyway.
 
-import { values } from "./verdict.js";
+import { speedupOf, values } from "./verdict.js";
 
 /** Points kept a server, as many as the sidecar keeps. */
 const MOST_POINTS = 720;
@@ -50,8 +50,7 @@ export class Histories {
     if (at === null || at <= (points.at(-1)?.at ?? 0)) {
       return;
     }
-    const { acceptance_rate, estimated_speedup } = values(entry);
-    points.push({ at, acceptance_rate, estimated_speedup });
+    points.push({ at, acceptance_rate: values(entry).acceptance_rate, speedup: speedupOf(entry).value });
     points.splice(0, points.length - MOST_POINTS);
   }
 

@@ -5,7 +5,7 @@ import { bar, chart, series, shape, timeAxis } from "./charts.js";
 import { h, scroller } from "./dom.js";
 import * as format from "./format.js";
 import { FLEET } from "./links.js";
-import { VERDICTS, findings, hasDrifted, values, verdictOf } from "./verdict.js";
+import { VERDICTS, findings, hasDrifted, speedupOf, values, verdictOf } from "./verdict.js";
 
 const LEVELS = {
   problem: { tone: "bad", shape: "diamond", word: "Problem" },
@@ -37,7 +37,7 @@ export function serverView(target, context) {
       "div",
       { class: "columns" },
       h("div", {}, charts(target, context), windowsTable(target, context)),
-      h("div", {}, positions(target), drift(target, context), facts(target, context)),
+      h("div", {}, worth(target), positions(target), drift(target, context), facts(target, context)),
     ),
   ];
 }
@@ -65,16 +65,61 @@ function findingsList(target) {
   return h(
     "ul",
     { class: "findings" },
-    findings(target).map(({ code, level, text }) => {
+    findings(target).map(({ code, level, text, remedy, evidence }) => {
       const { tone, shape: drawn, word } = LEVELS[level] ?? LEVELS.notice;
       return h(
         "li",
         { "data-key": code, class: tone },
         h("span", { class: `word ${tone}` }, shape(drawn), word),
-        h("span", {}, text),
+        h("span", {}, text, remedy && h("span", { class: "remedy" }, remedy), figures(evidence ?? [])),
       );
     }),
   );
+}
+
+/** The numbers that a finding rests on, in one quiet line. */
+function figures(evidence) {
+  const told = evidence.map(
+    ({ name, value, unit }) => `${name.replaceAll("_", " ")} ${format.measured(name, value, unit)}`,
+  );
+  return told.length > 0 && h("small", {}, told.join(" · "));
+}
+
+/** How the speedup is known, with what it saves and the K that would be best. */
+function worth(target) {
+  const best = target.speedups?.[0];
+  return (
+    best &&
+    section(
+      "What speculation is worth",
+      "worth",
+      definitions([
+        ["Speedup", [h("b", {}, factor(best.value, best.kind)), `, ${best.kind}`]],
+        ["Range", format.isNumber(best.low) && `${format.times(best.low)} to ${format.times(best.high)}`],
+        ["Known from", best.source],
+        [
+          "Break-even acceptance",
+          format.isNumber(best.break_even_acceptance) && format.percent(best.break_even_acceptance),
+        ],
+        ["Best K on this traffic", bestK(best)],
+        [
+          "Saves",
+          format.isNumber(best.tokens_saved_per_hour) && `${format.whole(best.tokens_saved_per_hour)} tokens an hour`,
+        ],
+      ]),
+    )
+  );
+}
+
+function bestK({ recommended_k: k, recommended_speedup: speedup, kind }) {
+  if (!format.isNumber(k)) {
+    return null;
+  }
+  return k === 0 ? "none: no K pays" : `${k} (${factor(speedup, kind)})`;
+}
+
+function factor(value, kind) {
+  return kind === "estimated" ? format.atMost(value) : format.times(value);
 }
 
 function charts(target, { history, now }) {
@@ -86,7 +131,7 @@ function charts(target, { history, now }) {
   const began = target.drift?.since;
   const moments = hasDrifted(target) && began ? [{ at: began, text: `fall began ${format.clock(began, now)}` }] : [];
   const reference = target.drift?.reference;
-  const speedups = series(history, "estimated_speedup", span[0]);
+  const speedups = series(history, "speedup", span[0]);
   const top = Math.max(2, Math.ceil(Math.max(0, ...speedups.map((point) => point.value ?? 0))));
   return section(
     "Over time",
@@ -101,9 +146,9 @@ function charts(target, { history, now }) {
       moments,
     }),
     timeAxis(span),
-    h("h3", {}, "Speedup ", h("small", {}, `estimated, at most, ${words} windows`)),
+    h("h3", {}, "Speedup ", h("small", {}, `${speedupOf(target).kind}, ${words} windows`)),
     chart(speedups, {
-      label: `Estimated speedup over the last ${format.duration(span[1] - span[0])}`,
+      label: `Speedup over the last ${format.duration(span[1] - span[0])}`,
       span,
       top,
       format: (value) => `${Number(value.toFixed(1))}×`,
@@ -166,7 +211,7 @@ function positions(target) {
 }
 
 function drift(target, { now }) {
-  const { score, reference, since, learned } = target.drift ?? {};
+  const { score, reference, since, learned, change } = target.drift ?? {};
   const isLearned = format.isNumber(score);
   const alarmed = hasDrifted(target);
   if (!isLearned && !learned) {
@@ -189,9 +234,15 @@ function drift(target, { now }) {
           alarmed ? ", alarm (from 1 on)" : ", alarm at 1",
         ],
       ],
+      ["Change", change && changeWords(target.drift)],
       ["Fall began", since && [format.when(since, now), `, ${format.duration(now - since)} ago`]],
     ]),
   );
+}
+
+function changeWords({ change, change_low: low, change_high: high }) {
+  const points = (share) => `${share > 0 ? "+" : "−"}${Math.abs(share * 100).toFixed(1)}`;
+  return `${points(change)} points (95% interval ${points(low)} to ${points(high)})`;
 }
 
 function windowsTable(target, { catalogue }) {

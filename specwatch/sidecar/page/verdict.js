@@ -60,6 +60,12 @@ export function hasDrifted(target) {
   return isNumber(target.drift?.score) && target.drift.score >= 1;
 }
 
+/** The speedup as well as it is known over the headline window: { value, kind, low, high, source }. */
+export function speedupOf(target) {
+  const best = target.speedups?.[0];
+  return best && best.kind !== "estimated" ? best : { value: values(target).estimated_speedup, kind: "estimated" };
+}
+
 /** Name of the server's verdict over the headline window: a key of VERDICTS. */
 export function verdictOf(target) {
   if (target.up === false) {
@@ -72,7 +78,7 @@ export function verdictOf(target) {
   if (settled) {
     return BY_FINDING[settled.code];
   }
-  const speedup = values(target).estimated_speedup;
+  const speedup = speedupOf(target).value;
   if (isNumber(speedup)) {
     return speedup < 1 ? "costs" : hasDrifted(target) ? "drifted" : "pays";
   }
@@ -92,7 +98,7 @@ export function ranked(targets) {
  */
 function weight({ target, verdict }) {
   const hasProblem = findings(target).some((finding) => finding.level === "problem");
-  const speedup = values(target).estimated_speedup;
+  const speedup = speedupOf(target).value;
   const step = hasProblem && isNumber(speedup) ? Math.round(speedup * 10) : 0;
   return [RANK[verdict], hasProblem ? 0 : 1, step, target.target.name];
 }

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from specwatch.signals.findings import Figure, Finding, Level, in_words
+
+
+def test_a_finding_in_words_has_its_sentence_what_helps_and_the_numbers():
+    finding = Finding(
+        "x",
+        Level.PROBLEM,
+        "Only gpu-3 fell.",
+        (
+            Figure("acceptance_rate", 0.341, "ratio"),
+            Figure("speedup", 0.82, "ratio"),
+            Figure("running", 3.0, "requests"),
+        ),
+        "Restart it.",
+    )
+    other = Finding("y", Level.NOTICE, "Two engines.")
+    assert in_words([finding, other]) == (
+        "Only gpu-3 fell. Restart it. (acceptance rate 34.1%, speedup 0.82×, running 3 requests)"
+    )
+    assert in_words([other]) == "Two engines."
+    assert in_words([]) == ""
