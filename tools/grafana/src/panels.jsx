@@ -2,7 +2,7 @@
 import { getDisplayValueAlignmentFactors, getFieldDisplayValues, VizOrientation } from '@grafana/data';
 import { BarGauge, BigValue, TimeSeries, VizRepeater } from '@grafana/ui';
 import { TableNG } from '@grafana/ui/unstable';
-import { useEffect } from 'react';
+import { useLayoutEffect } from 'react';
 
 import { Heatmap, StateTimeline, XYChart } from './drawn.jsx';
 
@@ -107,7 +107,7 @@ function Lines({ panel, frames, range, annotations, width, height }) {
 }
 
 function Marks({ config, annotations }) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     config.addHook('draw', (plot) => {
       const { ctx, bbox } = plot;
       ctx.save();
