@@ -114,8 +114,8 @@ def _show(content: dict[str, Any]) -> None:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("domain", no_wrap=True)
     table.add_column("arm", no_wrap=True)
-    for heading in ("tokens", "tokens/s", "speedup", "95 %", "acceptance", "equal to plain"):
-        table.add_column(heading, justify="right")
+    for heading in ("tokens", "tokens/s", "speedup", "95 %", "acceptance", "equal"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for name, domain in content["domains"].items():
         for arm, entry in domain["arms"].items():
             first = arm == next(iter(domain["arms"]))

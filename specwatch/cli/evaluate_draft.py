@@ -149,7 +149,6 @@ def _show(content: dict[str, Any]) -> None:
     table.add_column("domain", no_wrap=True)
     for heading in ("K", "acceptance", "95 %", "length", "speedup", "95 %"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("by position", overflow="fold")
     for name, domain in content["domains"].items():
         for entry in domain["by_k"]:
             best = entry["num_speculative_tokens"] == domain["best_num_speculative_tokens"]
@@ -161,7 +160,6 @@ def _show(content: dict[str, Any]) -> None:
                 f"{entry['acceptance_length']:.2f}",
                 f"{entry['speedup']:.2f}",
                 "{:.2f}–{:.2f}".format(*entry["speedup_interval"]),
-                " ".join(f"{rate:.2f}" for rate in entry["acceptance_by_position"]),
             )
     Console(highlight=False, markup=False).print(table)
     for line in _advice(content):
@@ -177,12 +175,16 @@ def _advice(content: dict[str, Any]) -> list[str]:
             continue
         best = max(domain["by_k"], key=lambda entry: float(entry["speedup"]))
         told = f"expected {best['speedup']:.2f} times the plain speed at K = {best['num_speculative_tokens']}"
+        positions = " ".join(f"{rate:.2f}" for rate in domain["by_k"][-1]["acceptance_by_position"])
         if not domain["best_num_speculative_tokens"]:
             lines.append(f"{name}: below break-even at every K ({told}): do not draft for it")
         elif best["speedup_interval"][0] <= 1.0:
-            lines.append(f"{name}: {told}, but its interval holds 1: more documents would tell")
+            lines.append(f"{name}: {told}, but the interval holds 1: more documents would tell")
         else:
-            lines.append(f"{name}: K = {best['num_speculative_tokens']}, {told}")
+            lines.append(f"{name}: {told}")
+        lines.append(
+            f"{name}, acceptance by position at K = {domain['by_k'][-1]['num_speculative_tokens']}: {positions}"
+        )
         if not domain["own_text"]:
             lines.append(f"{name}: completions were given, which stand for what the target would have written")
         if domain["documents"] < NARROW:
