@@ -19,6 +19,7 @@ from rich.console import Console
 
 from specwatch.cli.calibrate_launch import InTurn, read_plan
 from specwatch.cli.calibrate_screen import Screen, screen, show
+from specwatch.cli.launch_plan import put_together
 from specwatch.errors import InputError, SpecwatchError
 from specwatch.measure.calibrate import Calibrator, Fixed, Servers
 from specwatch.measure.calibrate_blocks import MIN_TOKENS, Design
@@ -28,9 +29,13 @@ from specwatch.measure.calibrate_partial import Partial
 from specwatch.measure.calibrate_result import Result, Subject, as_text, concluded, write
 from specwatch.measure.calibrate_servers import Identity, identify
 from specwatch.measure.prompt_sets import BUILT_IN, domain
+from specwatch.vllm import installed
+from specwatch.vllm.arguments import read
 from specwatch.vllm.device import device_name
 from specwatch.vllm.plan import LaunchPlan
 from specwatch.vllm.secrets import read_secret
+from specwatch.vllm.speculation import Speculation
+from specwatch.vllm.translation import translate
 
 EXIT_INTERRUPTED = 130
 """As shells have it after Ctrl-C."""
@@ -105,6 +110,8 @@ def command(
         raise InputError("name the servers: --baseline URL and --speculative URL, or --launch PLAN to start them")
     if ks and plan_file is None:
         raise InputError("--k: servers that run have their K already; it goes with --launch")
+    if output.suffix == ".html":
+        raise InputError(f"--output {output}: the report goes there; name the calibration, such as calibration.json")
     if not output.parent.is_dir():
         raise InputError(f"--output {output}: no folder {output.parent}")
     sets = tuple(domain(text) for text in domains)
@@ -159,11 +166,14 @@ def _launched(file: Path, design: Design, ks: Sequence[int], known: dict[str, An
     if not chosen:
         raise InputError(f"--launch {file}: it names no num_speculative_tokens: add --k K")
     design = replace(design, ks=chosen, in_turn=True)
+    release = installed.find().release
+    _, line = put_together(read(("--num-speculative-tokens", str(chosen[-1]))), file, {}, ())
+    drafting = translate(line, release).speculation or Speculation()
     subject = Subject(
         target=str(plan.target),
-        method=known["method"] or plan.method,
-        draft=known["draft"] or plan.draft,
-        vllm=None,
+        method=drafting.method,
+        draft=drafting.model,
+        vllm=str(release),
         gpu=known["gpu"] or device_name(),
     )
     digest = hashlib.sha256(plan.model_dump_json(exclude_unset=True).encode()).hexdigest()[:16]

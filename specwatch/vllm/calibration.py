@@ -85,6 +85,11 @@ class Calibration:
 
     def refuse_another(self, target: str | None, speculation: Speculation, gpu: str | None = None) -> None:
         """InputError naming every difference where a server is not what was measured; ``gpu`` None: not known."""
+        if self.method is None:
+            raise InputError(
+                f"--calibration {self.path}: it does not say how the measured server drafts; tell specwatch calibrate "
+                "with --method and --draft"
+            )
         pairs = (
             ("target", self.target, target),
             ("method", self.method, speculation.method),

@@ -162,6 +162,7 @@ def refusal(*words: str) -> str:
         (("--launch", "p.yaml", "--baseline", "http://a"), "name the servers"),
         (("--baseline", "http://a", "--speculative", "http://b", "--k", "3"), "--k: servers that run have their K"),
         (("--launch", "p.yaml", "--output", "/nowhere/c.json"), "no folder /nowhere"),
+        (("--launch", "p.yaml", "--output", "c.html"), "--output c.html: the report goes there"),
         (("--launch", "p.yaml", "--share", "x=1"), "--share x=1: NAME=N is needed, NAME one of code, json, prose-es"),
         (("--launch", "p.yaml", "--share", "json=-1"), "N a number from 0 on"),
         (("--launch", "p.yaml", "--share", "json=nan"), "N a number from 0 on"),

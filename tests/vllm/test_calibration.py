@@ -59,6 +59,12 @@ def test_a_calibration_keeps_what_was_measured(file):
         found.refuse_another("T", Speculation("draft_model", "D", 4))
 
 
+def test_a_calibration_that_does_not_say_its_method_fits_no_launch(file):
+    file.write_text(changed(method=..., draft=...))
+    with pytest.raises(InputError, match="it does not say how the measured server drafts"):
+        read(file).refuse_another("T", PLAN)
+
+
 def test_another_gpu_is_refused_where_both_are_known(file):
     file.write_text(changed(gpu="H100"))
     with pytest.raises(InputError, match="gpu H100, not A100"):
