@@ -6,16 +6,21 @@ Servers are simulated request by request: a fixed number of slots, each with one
 with an acceptance of its own (``specwatch.lab.scenario.Domain``) and a length of its own. Pages are read every few
 seconds into a ``Ledger``, and intervals of the acceptance rate, the acceptance length and the first and last position
 are asked for over 1, 5 and 30 minutes. The truth is the ratio over a run that is far longer.
+
+Beside them stands a trace of a real vLLM server, resampled: its readings in random order, as often as are needed, and
+their common ratio is the truth. Its requests live a quarter of a second and are read every two, so order is no matter.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +50,11 @@ class Case:
     traffic: Traffic
     slots: int
     k: int = 5
+
+
+RECORDED = Path(__file__).parent / "traces" / "lab-json-to-es.json"
+RECORDED_LIFE = 0.25
+"""Mean seconds that a request of the trace decodes: 4 at once make 400 steps a second, and an answer has 25."""
 
 
 def with_tokens(domain: Domain, tokens: float) -> Domain:
@@ -142,27 +152,48 @@ Values = dict[str, float]
 
 def asked(engine: Increments) -> dict[str, Interval | None]:
     """Every interval of one window."""
-    last = len(engine.accepted_per_position) - 1
-    return {
+    found = {
         "rate": of_quantity(Quantity.ACCEPTANCE_RATE, [engine]),
         "length": of_quantity(Quantity.ACCEPTED_PER_DRAFT, [engine]),
-        "first position": of_position(0, [engine]),
-        "last position": of_position(last, [engine]),
     }
+    if engine.accepted_per_position:
+        last = len(engine.accepted_per_position) - 1
+        found |= {"first position": of_position(0, [engine]), "last position": of_position(last, [engine])}
+    return found
 
 
-def truth(case: Case) -> Values:
-    """The ratios over a very long run."""
-    totals = simulate(case, TRUTH_SECONDS / case.slots, seed=10**6)
+def truth(totals: Totals) -> Values:
+    """The ratios over a whole run."""
     page = totals.page(-1)
     drafts = page.counters[Counter.DRAFTS]
     accepted = page.counters[Counter.ACCEPTED_TOKENS]
-    return {
-        "rate": accepted / page.counters[Counter.DRAFT_TOKENS],
-        "length": accepted / drafts,
-        "first position": page.accepted_per_position[0] / drafts,
-        "last position": page.accepted_per_position[-1] / drafts,
-    }
+    found = {"rate": accepted / page.counters[Counter.DRAFT_TOKENS], "length": accepted / drafts}
+    if page.accepted_per_position:
+        first, *_, last = page.accepted_per_position
+        found |= {"first position": first / drafts, "last position": last / drafts}
+    return found
+
+
+def recorded() -> NDArray[np.float64]:
+    """Drafts, draft tokens and accepted tokens of each reading of the trace, of the draft's own domain."""
+    rows = json.loads(RECORDED.read_text())["rows"]
+    return np.array([counts for domain, _, *counts in rows if domain == "json"])
+
+
+def resampled(readings: NDArray[np.float64], scrapes: int, seed: int) -> Totals:
+    """A server whose scrapes are these readings, drawn with replacement."""
+    dice = np.random.default_rng(seed)
+    totals = np.cumsum(readings[dice.integers(0, len(readings), scrapes)], axis=0)
+    ends = np.linspace(1, scrapes, scrapes) * (SCRAPE_SECONDS / RECORDED_LIFE)
+    counters = (Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS)
+    return Totals(
+        counters={
+            **{counter: totals[:, i] for i, counter in enumerate(counters)},
+            Counter.FINISHED_REQUESTS: ends,
+            Counter.FINISHED_DECODE_SECONDS: ends * RECORDED_LIFE,
+        },
+        positions=np.zeros((scrapes, 0)),
+    )
 
 
 def windows(totals: Totals) -> Iterator[tuple[float, Increments]]:
@@ -191,12 +222,29 @@ class Score:
         self.held, self.width = self.held + other.held, self.width + other.width
 
 
-def judge(case: Case, runs: int, seconds: float) -> dict[tuple[float, str], Score]:
-    """Coverage by window and quantity."""
-    true = truth(case)
+Scores = Mapping[tuple[float, str], Score]
+"""By window and quantity."""
+
+
+def judge(case: Case, runs: int, seconds: float) -> Scores:
+    """Coverage on a simulated server."""
+    true = truth(simulate(case, TRUTH_SECONDS / case.slots, seed=10**6))
+    return count(true, (simulate(case, seconds, seed) for seed in range(runs)))
+
+
+def judge_recorded(runs: int, seconds: float) -> Scores:
+    """Coverage on the recorded server."""
+    readings = recorded()
+    drafts, tokens, accepted = readings.sum(axis=0)
+    true = {"rate": float(accepted / tokens), "length": float(accepted / drafts)}
+    return count(true, (resampled(readings, int(seconds / SCRAPE_SECONDS), seed) for seed in range(runs)))
+
+
+def count(true: Values, runs: Iterable[Totals]) -> Scores:
+    """How many of the intervals of these runs hold the truth."""
     scores: dict[tuple[float, str], Score] = defaultdict(Score)
-    for seed in range(runs):
-        for window, increments in windows(simulate(case, seconds, seed)):
+    for totals in runs:
+        for window, increments in windows(totals):
             for name, interval in asked(increments).items():
                 score = scores[window, name]
                 score.asked += 1
@@ -228,9 +276,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             total[key].add(score)
     if len(cases) > 1:
         show("all together", total)
+        show("recorded, resampled", judge_recorded(runs * 5, seconds))
 
 
-def show(name: str, scores: Mapping[tuple[float, str], Score]) -> None:
+def show(name: str, scores: Scores) -> None:
     """Print one case's rows."""
     for (window, quantity), score in sorted(scores.items()):
         held = f"{score.held / score.told:.1%}" if score.told else "-"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import interval_coverage
-from benchmarks.interval_coverage import CASES, Case, judge, simulate
+from benchmarks.interval_coverage import CASES, Case, judge, judge_recorded, simulate
 from specwatch.lab.scenario import Domain
 from specwatch.vllm.metrics import Counter
 
@@ -29,6 +29,13 @@ def test_most_intervals_hold_the_truth_and_independent_tokens_would_make_them_fa
     assert score.held / score.told >= 0.85  # three deviations below 95 % of 60
     tokens = 60 / interval_coverage.STEP_SECONDS * 3 * QUICK.k
     assert score.width / score.told > 2 * 2 * 1.96 * (0.25 / tokens) ** 0.5
+
+
+def test_intervals_hold_on_a_real_server_s_readings():
+    scores = judge_recorded(runs=2, seconds=3600.0)
+    score = scores[60.0, "rate"]
+    assert score.told == score.asked >= 50
+    assert score.held / score.told >= 0.85
 
 
 def test_cases_are_told_apart_by_name():
