@@ -3,8 +3,8 @@
     python -m benchmarks.drift
 
 simulates servers, request by request, and lets specwatch's detector, the rule that articles print and river's detectors
-watch them; prints tables, and draws benchmarks/figures/drift.png. Whatever can be tuned is tuned first, on healthy
-months of its own, to one false alarm a month. Seeded: the same tables come out again. docs/drift.md reads them.
+watch them; prints tables, and with --write puts them and a figure into docs/drift.md. Whatever can be tuned is tuned
+first, on healthy months of its own, to one false alarm a month. Seeded: the same tables come out again.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ import numpy as np
 
 from benchmarks.drift_bound import BETWEEN_FALSE_ALARMS, bound, information
 from benchmarks.drift_contenders import BY_NAME, ENTRIES, OURS
-from benchmarks.drift_report import draw, report
+from benchmarks.drift_report import draw, report, write
 from benchmarks.drift_results import Delays, Results, Row, Setting, Size
 from benchmarks.drift_scenarios import STEPS, USUAL, Step, healthy, load_of_day, recorded, trial
 from benchmarks.drift_traces import DAY, Counts, with_rate
 
-FIGURE = Path(__file__).parent / "figures" / "drift.png"
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE, FIGURE = DOCS / "drift.md", DOCS / "images" / "drift.png"
 
 TUNING_SEED = 1000
 """Healthy months from here on are for tuning; those from 0 on are judged."""
 
 
-SMOKE = Size(months=1, others=1, slow_days=1, tuning_steps=1, trials=0.02, slow_trials=1)
+SMOKE = Size(months=1, others=1, days=1, steps=1, slow_days=1, tuning_steps=1, trials=0.01, slow_trials=1)
 """Runs through everything in seconds, and shows nothing."""
 
 
@@ -60,7 +61,7 @@ def tune(name: str, size: Size, steady: bool) -> Setting:
     entry = BY_NAME[name]
     if not entry.tuned:
         return Setting(name)
-    days, months = (size.slow_days, 1) if entry.slow else (30, size.others)
+    days, months = (size.slow_days, 1) if entry.slow else (size.days, size.others)
     allowed = months * days / 30
     low, high = 0.0, 1.0
     for _ in range(size.tuning_steps):
@@ -161,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run everything and print it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="a run of seconds through everything, that shows nothing")
-    parser.add_argument("--figure", type=Path, default=FIGURE)
+    parser.add_argument("--write", action="store_true", help="put the tables and the figure into docs/")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args(arguments)
     size, began = (SMOKE if options.smoke else Size()), time.monotonic()
@@ -170,7 +171,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = report(results)
     print(text)
     print(f"{time.monotonic() - began:.0f} s on {options.processes} processes")
-    draw(results, options.figure)
+    if options.write:
+        write(text, PAGE)
+        draw(results, FIGURE)
 
 
 def measure(pool: PoolType, size: Size) -> Results:
@@ -189,7 +192,7 @@ def measure(pool: PoolType, size: Size) -> Results:
         size=size,
         settings=settings,
         false_alarms=wrong,
-        rows=[_row(pool, step, settings[step.usual], size) for step in STEPS],
+        rows=[_row(pool, step, settings[step.usual], size) for step in STEPS[: size.steps]],
         eighth=pool.map(partial(one_of_eight, settings[False][OURS], Step(0.10)), range(math.ceil(20 * size.trials))),
         blindness=blindness(),
         recorded=on_recorded(list(settings[True].values())),
@@ -200,7 +203,7 @@ def _healthy_months(pool: PoolType, setting: Setting, size: Size, steady: bool) 
     if setting.entry.slow:
         return [false_alarms(setting, 0, size.slow_days, steady)]
     months = size.others if setting.name != OURS or steady else size.months
-    return pool.map(partial(false_alarms, setting, steady=steady), range(months), chunksize=1)
+    return pool.map(partial(false_alarms, setting, days=size.days, steady=steady), range(months), chunksize=1)
 
 
 def _row(pool: PoolType, step: Step, settings: Mapping[str, Setting], size: Size) -> Row:

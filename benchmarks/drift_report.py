@@ -14,6 +14,9 @@ mpl.use("Agg")
 
 from matplotlib import pyplot as plt
 
+BEGIN, END = "<!-- python -m benchmarks.drift --write -->", "<!-- end -->"
+"""Marks of the tables in docs/drift.md."""
+
 
 def report(results: Results) -> str:
     """All tables, as Markdown."""
@@ -32,6 +35,13 @@ def report(results: Results) -> str:
         _table(("detector", "alarms, in intervals after the change"), results.recorded),
     ]
     return "\n\n".join(parts)
+
+
+def write(text: str, page: Path) -> None:
+    """Put the tables between the page's two marks."""
+    before, rest = page.read_text().split(BEGIN)
+    _, after = rest.split(END)
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

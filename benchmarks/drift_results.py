@@ -20,6 +20,10 @@ class Size:
     """Healthy ones that specwatch is judged by."""
     others: int = 4
     """Of them, those that the others are judged by, and as many more they are tuned on."""
+    days: int = 30
+    """Of a month."""
+    steps: int | None = None
+    """Scenarios, the first ones; None for all."""
     slow_days: int = 6
     """Days for a detector that is slow, instead of all that."""
     tuning_steps: int = 7
