@@ -141,10 +141,11 @@ def time_series(
     """Lines over time, or areas on top of one another where they are ``stacked``.
 
     ``first`` says which series head the legend, those with the LOWEST or the HIGHEST last value. ``alarm`` draws a
-    dashed line where an alert has its threshold. Series keep one colour by name on every panel, or are shades of
-    ``shade``; ``styles`` holds field settings by series name.
+    dashed line where an alert has its threshold. Series have Grafana's colours in the order of their names, or are
+    shades of ``shade``; ``styles`` holds field settings by series name.
     """
-    color = {"mode": "shades", "fixedColor": shade} if shade else {"mode": "palette-classic-by-name"}
+    # Not by name: names that differ by a digit get neighbours of Grafana's palette, eight of which are nearly white.
+    color = {"mode": "shades", "fixedColor": shade} if shade else {"mode": "palette-classic"}
     order = {"sortBy": "Last *", "sortDesc": first == HIGHEST} if first else {}
     soft = {} if scale.at_least is None else {"custom": {"axisSoftMax": scale.at_least}}
     return core.TimeSeries(

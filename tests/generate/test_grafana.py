@@ -54,9 +54,9 @@ def test_a_threshold_is_a_dashed_line_only_where_there_is_an_alarm():
     assert style(0.6) == ("dashed", [None, 0.6])
 
 
-def test_series_keep_their_colour_by_name_are_shades_or_have_one_given():
-    by_name = only(grafana.time_series(WORDS, [UP], TOKENS))
-    assert by_name["fieldConfig"]["defaults"]["color"] == {"mode": "palette-classic-by-name"}
+def test_series_have_a_colour_each_are_shades_or_have_one_given():
+    plain = only(grafana.time_series(WORDS, [UP], TOKENS))
+    assert plain["fieldConfig"]["defaults"]["color"] == {"mode": "palette-classic"}
     shades = only(grafana.time_series(WORDS, [UP], TOKENS, shade=GOOD))
     assert shades["fieldConfig"]["defaults"]["color"] == {"mode": "shades", "fixedColor": GOOD}
     given = only(grafana.time_series(WORDS, [UP], TOKENS, styles={"wasted": grafana.fixed(BAD)}))
