@@ -42,7 +42,7 @@ def of_quantity(quantity: Quantity, engines: Sequence[Increments], min_drafts: f
     above = [_sum(quantity.above, member) for member in members]
     below = [_sum(quantity.below, member) for member in members]
     spread = _pooled_spread(members, below, lambda spread: spread.variances[quantity])
-    if spread is None:
+    if spread is None or not math.isfinite(sum(above)):
         return None
     if quantity is Quantity.ACCEPTANCE_RATE:
         return _between(sum(above), sum(below), 1.0, spread)
@@ -81,9 +81,9 @@ def _pooled_spread(
             return None
         variances.append(denominator * per_unit(member.spread) * member.spread.share_seen(member.seconds))
         weights.append(member.spread.degrees)
-    if not variances:
-        return None
     total = sum(variances)
+    if not variances or not math.isfinite(total + sum(below)):
+        return None
     squares = sum(variance**2 / degrees for variance, degrees in zip(variances, weights, strict=True))
     degrees = total**2 / squares if squares > 0 else min(weights)
     return _Spread(total / sum(below) ** 2, degrees)

@@ -29,6 +29,9 @@ from specwatch.vllm.metrics import Counter
 
 HOUR = 3600.0
 
+LEAST, MOST = 1e-6, 1e18
+"""Increments of a window lie between these, or the page is broken; between them no quotient here leaves the floats."""
+
 
 @dataclass(frozen=True)
 class Basis:
@@ -101,7 +104,8 @@ def _seen(engines: Sequence[Increments], min_drafts: float) -> _Seen | None:
     drafts, steps = counts[Counter.DRAFTS], counts[Counter.DECODE_STEPS]
     tokens = counts[Counter.GENERATION_TOKENS] - counts[Counter.FIRST_TOKENS]
     step_seconds = counts[Counter.DECODE_STEP_SECONDS]
-    if drafts < max(min_drafts, 1.0) or min(steps, tokens, step_seconds, counts[Counter.DRAFT_TOKENS]) <= 0:
+    needed = (drafts, steps, tokens, step_seconds, counts[Counter.DRAFT_TOKENS])
+    if not all(LEAST < each < MOST for each in needed) or drafts < min_drafts:
         return None
     batch_size = sum(member.counts[Counter.DECODE_STEP_SECONDS] / member.seconds for member in members)
     return _Seen(

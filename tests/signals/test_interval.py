@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -132,3 +133,13 @@ def test_few_drafts_have_no_interval():
 
 def test_a_position_that_an_engine_does_not_have_is_left_to_the_others():
     assert of_position(4, [engine()]) is None
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+@pytest.mark.parametrize("quantity", list(Quantity)[:3], ids=lambda quantity: quantity.name)
+def test_counts_that_are_no_finite_numbers_have_no_interval(quantity: Quantity, value: float):
+    told = engine()
+    for counter in quantity.needed:
+        broken = replace(told, counts={**told.counts, counter: value})
+        interval = of_quantity(quantity, [broken])
+        assert interval is None or math.isfinite(interval.low + interval.high)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -277,3 +278,29 @@ def test_without_enough_there_is_no_speedup(counts: dict[Counter, float]):
     engine = server()
     members = [replace(engine, counts={**engine.counts, **counts})] if counts else []
     assert assess(members, Basis(), min_drafts=30) == ()
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+@pytest.mark.parametrize("counter", list(server().counts))
+def test_counts_that_are_no_finite_numbers_give_none_either(counter: Counter, value: float):
+    engine = server()
+    broken = replace(engine, counts={**engine.counts, counter: value})
+    for speedup in assess([broken], Basis(curve=curve(), twins=twins(4)), min_drafts=30):
+        assert math.isfinite(speedup.value)
+        assert speedup.value > 0
+
+
+@given(
+    counts=st.fixed_dictionaries(
+        {counter: st.one_of(st.floats(0, 1e308), st.floats(0, 1e4)) for counter in server().counts}
+    ),
+    positions=st.lists(st.floats(0, 1e308), max_size=6).map(tuple),
+    seconds=st.floats(1e-3, 1e6),
+)
+def test_no_page_whatever_it_counts_breaks_the_arithmetic(
+    counts: dict[Counter, float], positions: tuple[float, ...], seconds: float
+):
+    basis = Basis(curve=curve(ks=(1, 3, 5)), twins=twins(1, 4, 16))
+    for speedup in assess([Increments(seconds, counts, positions)], basis, min_drafts=30):
+        assert math.isfinite(speedup.value)
+        assert speedup.value > 0
