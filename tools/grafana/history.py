@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from specwatch.sidecar.service import Service, ServiceSettings
 from specwatch.sidecar.watch import WatchSettings
 from tools import install_test_programs as programs
 from tools.grafana import calibrated
-from tools.grafana.scenes import HOMES, STRETCH, Scene
+from tools.grafana.scenes import HOMES, LIVED, STRETCH, Scene
+from tools.grafana.twins import LONGEST_LAG
 from tools.prometheus_blocks import Scrape, lines, write_blocks
 from tools.rehearsal import NEVER, PlayedClock
 
@@ -112,6 +114,7 @@ async def play(scene: Scene, names: frozenset[str], folder: Path) -> History:
     return history
 
 
+@lru_cache(maxsize=LIVED * 2 * (LONGEST_LAG + 1))
 def stretched(page: str) -> str:
     """The page with its counters multiplied: a simulated second stands for so many of the story, and counts as many."""
     return "\n".join(map(_stretched, page.splitlines()))

@@ -1,6 +1,7 @@
 """Draw the dashboards with Grafana's own components, from a real Prometheus that holds a simulated fleet's story.
 
-    python -m tools.grafana.panels [SCENE…] [--all] [--list] [--again] [--board UID]… [--mode light]… [--output DIR]
+    python -m tools.grafana.panels [SCENE…] [--all] [--list] [--again] [--minutes N] [--board UID]… [--mode light]…
+        [--output DIR]
 
 A scene is a fleet of 5 or 200 servers, healthy or in one kind of incident. Without one, the pictures of the README and
 the docs are taken. Panels whose components Grafana does not publish (heatmap, state timeline, xy chart) are drawn in a
@@ -59,6 +60,7 @@ class Wanted:
     modes: Sequence[str]
     output: Path
     whole: bool
+    minutes: float | None
     again: bool
     """Draw the answers of the last time: for work on the page that draws."""
 
@@ -81,6 +83,8 @@ async def _record(name: str, dashboards: Mapping[str, Any], wanted: Wanted) -> N
     texts = [RULES.read_text(), *(expr for dashboard in dashboards.values() for expr in expressions(dashboard))]
     names = frozenset(["up", *(found for text in texts for found in SERIES.findall(text))])
     story = scene(name)
+    if wanted.minutes:
+        story = replace(story, seconds=min(story.seconds, 60 * wanted.minutes))
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         print(f"{name}: playing {story.seconds / 60:.0f} minutes of {len(story.servers)} servers", flush=True)
@@ -162,6 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--all", action="store_true", help="draw every scene whole")
     parser.add_argument("--list", action="store_true", help="list the scenes")
     parser.add_argument("--again", action="store_true", help="draw the answers of the last time once more")
+    parser.add_argument("--minutes", type=float, help="play only this much of the story")
     parser.add_argument("--board", action="append", default=[], metavar="UID", help="this dashboard only")
     parser.add_argument("--mode", action="append", default=[], choices=MODES, help="this mode only")
     parser.add_argument("--output", type=Path, help="folder for the PNG files")
@@ -185,6 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         modes=options.mode or MODES,
         output=options.output or (PICTURES if chosen else IMAGES),
         whole=bool(chosen),
+        minutes=options.minutes,
         again=options.again,
     )
     asyncio.run(draw_all(dict.fromkeys(chosen, ()) or SHOWN, wanted, chromium))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from specwatch.lab import incidents
 from specwatch.lab.scenario import Domain, Phase
 from specwatch.lab.simulator import SimulatedServer
+from tools.grafana.twins import LONGEST_LAG, Original, Twin
 
 STRETCH = 1 / incidents.SCALE
 """Story seconds in a simulated one, as in the incidents' scripts."""
@@ -18,6 +19,9 @@ SEED = 8
 """Any: the same scene is the same pictures."""
 
 FEW, MANY = 5, 200
+
+LIVED = 40
+"""Bystanders that are simulated; further ones are their twins."""
 
 MODELS = ("meta-llama/Llama-3.1-70B-Instruct", "Qwen/Qwen3-32B")
 
@@ -75,15 +79,25 @@ def _name(kind: str, count: int) -> str:
 
 def _bystanders(first: int, count: int) -> Sequence[SimulatedServer]:
     """Healthy servers: most speculate, every tenth runs plain or idles, and one restarts in the middle."""
-    return [_bystander(index) for index in range(first, count)]
+    lived = [_bystander(index) for index in range(first, min(count, first + LIVED))]
+    # One after the other, twins of one server are ever further behind it.
+    twins = [
+        Twin(_called(index), lived[index % len(lived)], lag=index // len(lived) % (LONGEST_LAG + 1))
+        for index in range(first + len(lived), count)
+    ]
+    return [*lived, *twins]
 
 
-def _bystander(index: int) -> SimulatedServer:
+def _called(index: int) -> str:
+    return f"server-{index:03d}"
+
+
+def _bystander(index: int) -> Original:
     home = HOMES[index % len(HOMES)]
     running = 0 if index % 20 == 13 else 3 + index % 5
     restart = [Phase(incidents.NORMAL / 2, traffic=home, running=running), Phase(restart=True)]
-    return SimulatedServer(
-        f"server-{index:03d}",
+    return Original(
+        _called(index),
         model_name=MODELS[index % 3 == 2],
         k=None if index % 20 == 4 else (5, 3)[index % 2],
         traffic=home,
