@@ -68,17 +68,18 @@ class Evidence:
 
     @property
     def fell(self) -> bool:
-        """Whether acceptance has left its normal downwards, and lies below it by enough to explain."""
-        return self._alarmed and (self.rate is None or (self.reference or 0.0) - self.rate >= LEAST_CHANGE)
+        """Whether acceptance has left its normal downwards, and surely by enough to explain."""
+        if self.drift is None or not self.drift.alarmed:
+            return False
+        at_least = self.drift.change_high
+        return (at_least is None or at_least <= -LEAST_CHANGE) and (
+            self.rate is None or (self.reference or 0.0) - self.rate >= LEAST_CHANGE
+        )
 
     @property
     def fell_slightly(self) -> bool:
         """Whether acceptance has left its normal downwards, by what hardly matters, or is back already."""
-        return self._alarmed and not self.fell
-
-    @property
-    def _alarmed(self) -> bool:
-        return self.drift is not None and self.drift.alarmed
+        return self.drift is not None and self.drift.alarmed and not self.fell
 
     @property
     def changed_at(self) -> float | None:

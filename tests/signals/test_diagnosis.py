@@ -182,6 +182,11 @@ def test_a_drift_of_two_points_is_a_notice():
     assert codes(fallen(0.83)) == ["healthy", "slightly-below-normal"]
 
 
+def test_a_drift_that_may_be_of_two_points_is_a_notice():
+    unsure = replace(alarmed(reference=0.85, since=NOW - 600), change=-0.05, change_low=-0.08, change_high=-0.02)
+    assert codes(replace(fallen(0.79), drift=unsure)) == ["healthy", "slightly-below-normal"]
+
+
 def test_while_prompts_are_not_known_nothing_is_said_of_them():
     found = first(replace(fallen(0.01), workload=WorkloadReading(0.5)))
     assert found.code == "drifted"
