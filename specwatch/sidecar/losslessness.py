@@ -14,7 +14,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -34,6 +34,10 @@ ERROR_RATE = 1e-4
 """Of a conclusion. With one check an hour, and at least one check a conclusion, a lossless server is called distorted
 less than once in 14 months."""
 
+TO_CLEAR = 4
+"""Times as many tokens in a check of what was distorted: enough to conclude, so that a page ends one interval after its
+cause."""
+
 REQUEST_SECONDS = 60.0
 """Longest a request of a check may take: a server that is slower is busy, and is asked another time."""
 
@@ -47,7 +51,7 @@ class CheckSettings:
     prompts: tuple[str, ...]
     temperatures: tuple[float, ...] = (0.0, 1.0)
     tokens: int = 256
-    """At each temperature in one check, at most."""
+    """At each temperature in one check, at most; TO_CLEAR times as many where the last verdict was distorted."""
     api_key: str | None = None
     answer_tokens: int = 64
     limits: Limits = field(default_factory=lambda: Limits(error_rate=ERROR_RATE))
@@ -102,9 +106,7 @@ class LosslessnessChecks:
         self._now = now
         self._one_check = asyncio.Lock()
         sampled = sum(temperature > 0 for temperature in settings.temperatures)
-        self._limits = Limits(
-            settings.limits.error_rate, settings.limits.resolution, max(1, sampled), settings.limits.near_tie
-        )
+        self._limits = replace(settings.limits, tests=max(1, sampled))
         self.states = {target.name: self._fresh() for target in targets}
 
     def _fresh(self) -> TargetState:
@@ -152,7 +154,8 @@ class LosslessnessChecks:
 
     async def _test(self, server: Server, state: TargetState, at: TemperatureState, name: str) -> None:
         plan, asked = self._settings.plan, 0
-        while asked < plan.tokens:
+        budget = plan.tokens * (TO_CLEAR if at.verdict is Verdict.DISTORTED else 1)
+        while asked < budget:
             before = at.run.result().reading.tokens
             await at.run.ask(server, [next(state.prompts)], plan)
             result = at.run.result()
