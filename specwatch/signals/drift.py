@@ -24,6 +24,10 @@ HELD_BACK = 8
 """The reference learns in portions of an eighth of itself, and each only after the next one looked healthy too: what
 a change brought is still outside when the change shows."""
 
+FIRST_HOUR = 240
+"""Blocks from which on a portion is also half of what it takes to find a change by five points, which may be long on
+a quiet server. Before, the reference needs whatever there is."""
+
 UNDER_WAY = 0.5
 """Score from which a change is told of: by then it is a few thousand to one, e^(EVIDENCE/2)."""
 
@@ -38,7 +42,7 @@ class DriftSettings:
     """Least duration of a block."""
     block_drafts: float = 30.0
     """Least drafts in a block."""
-    block_trials: float = 15.0
+    block_trials: float = 12.0
     """Least information in a block, in binomial trials that are worth as much (draft tokens over dispersion): one or
     two requests are no sample. Holds once the dispersion was learned."""
     learn_blocks: int = 40
@@ -237,7 +241,7 @@ class DriftDetector:
             self._recent = Reference()
             return
         self._recent.learn(block)
-        if self._recent.blocks >= self._reference.blocks // HELD_BACK:
+        if self._recent.blocks >= self._portion:
             self._reference.merge(self._waiting)
             self._waiting, self._recent = self._recent, Reference()
             self._tune()
@@ -246,6 +250,9 @@ class DriftDetector:
         self._dispersion = self._reference.dispersion
         self._falls.tune(self._reference)
         self._rises.tune(self._reference)
+        blocks = self._reference.blocks
+        held_back = self._falls.blocks_needed(self._reference) / 2 if blocks >= FIRST_HOUR else 0.0
+        self._portion = max(blocks / HELD_BACK, min(held_back, blocks))
 
     def _under_way(self, fall: float, rise: float) -> tuple[str | None, Change | None]:
         if max(fall, rise) < UNDER_WAY:

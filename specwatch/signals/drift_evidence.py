@@ -50,6 +50,8 @@ class _Size:
     """One size of change: its sums, and what was counted since Page's sum left zero."""
 
     points: float
+    needed: float = 0.0
+    """Draft tokens that it takes to find it."""
     weight: float = 0.0
     """Of the evidence, for the reference being an estimate too."""
     accepted_token: float = 0.0
@@ -72,8 +74,8 @@ class _Size:
         self.rejected_token = math.log((1 - changed) / (1 - rate))
         a_token = changed * self.accepted_token + (1 - changed) * self.rejected_token
         # Near 0 or 1 there is no room for the change: it has no evidence.
-        needed = EVIDENCE * reference.dispersion / a_token if a_token > 0 else math.inf
-        self.weight = 1 / (1 + needed / reference.draft_tokens)
+        self.needed = EVIDENCE * reference.dispersion / a_token if a_token > 0 else math.inf
+        self.weight = 1 / (1 + self.needed / reference.draft_tokens)
 
     def add(self, began: float, block: Block, dispersion: float) -> None:
         """Take in a block."""
@@ -121,6 +123,10 @@ class Evidence:
         """Compare with this reference from now on."""
         for size in self.sizes:
             size.tune(reference)
+
+    def blocks_needed(self, reference: Reference) -> float:
+        """Blocks like the reference's that it takes to find a change by five points, SIZES[1]."""
+        return self.sizes[1].needed * reference.blocks / reference.draft_tokens
 
     def add(self, began: float, block: Block, reference: Reference, dispersion: float) -> None:
         """Take in a block that began at ``began`` (unix seconds)."""
