@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,8 @@ MOST_ERRORS = 0.1
 """Share of failed requests of a block above which it measures the failures more than the server."""
 FOREIGN = 0.01
 """Share of tokens that others may have generated during a block without moving its figures by more than noise does."""
+WATCH_SECONDS = 1.0
+"""A server that decodes makes tokens within a second, unless it takes longer for one than anybody waits."""
 KEPT = (
     Counter.DRAFTS,
     Counter.DRAFT_TOKENS,
@@ -116,9 +119,7 @@ async def warm_up(session: aiohttp.ClientSession, design: Design, identity: Iden
 
 async def measure(session: aiohttp.ClientSession, design: Design, block: Block, identity: Identity, salt: str) -> Run:
     """Ask what the block asks and count what the server did; InputError where that measures something else."""
-    before = await count(session, identity.url)
-    if before.running:
-        raise InputError(f"{identity.url}: {before.running:g} requests of somebody else run on it: calibrate it alone")
+    before = await _idle(session, identity)
     asking = Asking(
         identity.url,
         identity.served_as,
@@ -143,6 +144,22 @@ async def measure(session: aiohttp.ClientSession, design: Design, block: Block, 
     if not run.decode_tokens or run.decode_seconds <= 0:
         raise InputError(f"{block}: too few tokens to conclude anything: no answer has two that came one after another")
     return run
+
+
+async def _idle(session: aiohttp.ClientSession, identity: Identity) -> Counts:
+    """The counters of a server that does nothing; InputError where it works for somebody else.
+
+    The gauge alone proves nothing: vLLM sets it after a step, so a request that was broken off stays in it until the
+    next one runs.
+    """
+    before = await count(session, identity.url)
+    if not before.running:
+        return before
+    await asyncio.sleep(WATCH_SECONDS)
+    now = await count(session, identity.url)
+    if now.since(before).counters.get(Counter.GENERATION_TOKENS):
+        raise InputError(f"{identity.url}: {now.running:g} requests of somebody else run on it: calibrate it alone")
+    return now
 
 
 def _run(block: Block, found: Answers, added: Counts) -> Run:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from specwatch.errors import InputError
-from specwatch.measure import load
+from specwatch.measure import calibrate_runs, calibrate_servers, load
 from specwatch.measure.calibrate import Calibrator, Fixed
 from specwatch.measure.calibrate_blocks import Block, Cell, Design
 from specwatch.measure.calibrate_cells import measured_cells
@@ -172,7 +172,7 @@ def test_a_file_that_is_no_unfinished_calibration_is_refused_and_kept(tmp_path, 
         (Standing(page="vllm:x 1\n"), Standing(k=3), "it exports no statistics"),
         (Standing(page="<html>"), Standing(k=3), "the page ends in the middle of a line"),
         (Standing(), Standing(k=3, foreign_tokens=2), "other traffic during the run: it generated "),
-        (Standing(running=2), Standing(k=3), "2 requests of somebody else run on it"),
+        (Standing(running=2, works=True), Standing(k=3), "2 requests of somebody else run on it"),
         (Standing(status=500), Standing(k=3), "4 of 4 requests failed, the last one with: http"),
         (Standing(key="secret"), Standing(k=3), "/v1/models with HTTP 401; it wants a key: --api-key-file"),
     ],
@@ -180,9 +180,17 @@ def test_a_file_that_is_no_unfinished_calibration_is_refused_and_kept(tmp_path, 
 )
 async def test_servers_that_cannot_be_compared_are_named(tmp_path, monkeypatch, plain, drafting, problem):
     monkeypatch.setattr(load, "PAUSE_AFTER_ERROR_SECONDS", 0)
+    monkeypatch.setattr(calibrate_runs, "WATCH_SECONDS", 0)
     said = await refusal(tmp_path, plain, drafting)
     assert problem in said
     assert "\n" not in said
+
+
+async def test_a_request_that_was_broken_off_and_is_still_in_the_gauge_is_nobody_elses(tmp_path, monkeypatch):
+    monkeypatch.setattr(calibrate_runs, "WATCH_SECONDS", 0)
+    monkeypatch.setattr(calibrate_servers, "SETTLE_SECONDS", 0)
+    runs = await calibrated(tmp_path, Standing(running=1), Standing(k=3))
+    assert len(runs) == len(DESIGN.blocks())
 
 
 async def test_a_baseline_that_speculates_is_named(tmp_path):

@@ -36,6 +36,9 @@ class Standing:
     """What the ends of its texts have that those of others have not."""
     key: str | None = None
     running: int = 0
+    """Requests by its gauge, whoever sent them."""
+    works: bool = False
+    """Whether it makes tokens for somebody else between two looks at its page."""
     shortened: int | None = None
     """Tokens of its answers, whatever it is asked for."""
     fail_after: int | None = None
@@ -52,6 +55,8 @@ class Standing:
         """The page."""
         if self.page is not None:
             return web.Response(text=self.page)
+        if self.works:
+            self.add("generation_tokens_total", 5)
         labels = f'{{engine="0",model_name="{self.model}"}}'
         names = ["generation_tokens_total", "time_to_first_token_seconds_count", "request_generation_tokens_count"]
         names += ["inter_token_latency_seconds_count", "inter_token_latency_seconds_sum"]
