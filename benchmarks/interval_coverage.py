@@ -68,6 +68,7 @@ CASES = (
     Case("short answers, 32 at once", HOME, 32),
     Case("long answers, 2 at once", with_tokens(HOME, 1500), 2),
     Case("long answers, 16 at once", with_tokens(FOREIGN, 1500), 16),
+    Case("reasoning, 8 at once", with_tokens(HOME, 8000), 8),
     Case("two domains, 1 at once", MIXED, 1),
     Case("two domains, 8 at once", MIXED, 8),
     Case("two domains, 32 at once, K = 3", MIXED, 32, k=3),

@@ -7,9 +7,11 @@ per unit of its denominator: divided by a window's denominator it is the varianc
 Counts are gathered into batches, each several times as long as a request lives. Two batches with one between them are
 nearly independent, and with ratios r, r' and denominators x, x'
 
-    d = (r - r')² / (1/x + 1/x')
+    d = (r - r')² / (f/x + f/x')
 
-has that variance as its mean. Differences of neighbours in time are blind to a slow change of the ratio itself, which
+has that variance as its mean, where f is the share of it that a batch sees (a request that is cut in two by a batch's
+end moves both). Part of the spread is none of the requests': tokens within one are accepted or not by chance, and that
+shows in the shortest window. Differences of neighbours in time are blind to a slow change of the ratio itself, which
 residuals around one common mean would count as spread. (Successive differences: von Neumann 1941; batch means:
 Conway 1963.)
 """
@@ -72,14 +74,19 @@ class Spread:
     """Degrees of freedom of these estimates."""
     life: float
     """Mean seconds that a request decodes."""
+    batch_share: float = 1.0
+    """Share of the requests' part that a batch sees, by which the variances were divided."""
 
-    def share_seen(self, seconds: float) -> float:
-        """Variance of a ratio over ``seconds`` ÷ what the long-run variance gives for it, from 0 to 1."""
-        return _share_seen(seconds, self.life)
+    def variance(self, long_run: float, independent: float, seconds: float) -> float:
+        """Variance over ``seconds``, per unit of the denominator, where ``independent`` of it is no request's doing."""
+        of_requests = max(0.0, long_run * self.batch_share - independent) / self.batch_share
+        return independent + of_requests * share_seen(seconds, self.life)
 
 
-def _share_seen(seconds: float, life: float) -> float:
-    """A window that is short beside the requests' lives sees few of them end, and varies less for it.
+def share_seen(seconds: float, life: float) -> float:
+    """Share of the long-run variance that a window shows: 0 for a moment, 1 for ever.
+
+    A window that is short beside the requests' lives sees few of them end, and varies less for it.
 
     Exponential lives correlate as e^(-t/life); its double integral over the window gives this.
     """
@@ -94,6 +101,7 @@ class _Batch:
     ratios: tuple[float, ...]
     inverse: tuple[float, ...]
     """Of each ratio, its variance as a multiple of the long-run variance."""
+    share_seen: float
 
 
 class Dispersion:
@@ -104,6 +112,7 @@ class Dispersion:
         self._positions = positions
         self._estimates = [0.0] * (len(self._quantities) + positions)
         self._differences = 0
+        self._batch_share = 0.0
         self._older: _Batch | None = None
         self._newer: _Batch | None = None
         self._requests = self._lived = 0.0
@@ -144,10 +153,11 @@ class Dispersion:
             # Differences that share a batch correlate by a quarter, which costs a third of the degrees of freedom.
             degrees=self._differences * 2 / 3,
             life=self._lived / self._requests,
+            batch_share=self._batch_share,
         )
 
     def _close(self, life: float) -> None:
-        batch = self._batch(_share_seen(self._seconds, life))
+        batch = self._batch(share_seen(self._seconds, life))
         self._begin()
         if batch is None:
             return
@@ -155,7 +165,7 @@ class Dispersion:
             self._learn(self._older, batch)
         self._older, self._newer = self._newer, batch
 
-    def _batch(self, share_seen: float) -> _Batch | None:
+    def _batch(self, share: float) -> _Batch | None:
         """What was gathered, or None where a denominator is 0, as after a counter was corrected."""
         drafts = self._counts.get(Counter.DRAFTS, 0.0)
         pairs = [(self._sum(q.above), self._sum(q.below)) for q in self._quantities]
@@ -164,7 +174,8 @@ class Dispersion:
             return None
         return _Batch(
             ratios=tuple(above / below for above, below in pairs),
-            inverse=tuple(share_seen / below for _, below in pairs),
+            inverse=tuple(share / below for _, below in pairs),
+            share_seen=share,
         )
 
     def _sum(self, terms: Mapping[Counter, float]) -> float:
@@ -172,6 +183,7 @@ class Dispersion:
 
     def _learn(self, first: _Batch, second: _Batch) -> None:
         self._differences = min(self._differences + 1, MEMORY)
+        self._batch_share += (second.share_seen - self._batch_share) / self._differences
         for i, estimate in enumerate(self._estimates):
             difference = (first.ratios[i] - second.ratios[i]) ** 2 / (first.inverse[i] + second.inverse[i])
             if self._differences > LEAST:

@@ -41,7 +41,9 @@ def of_quantity(quantity: Quantity, engines: Sequence[Increments], min_drafts: f
         return None
     above = [_sum(quantity.above, member) for member in members]
     below = [_sum(quantity.below, member) for member in members]
-    spread = _pooled_spread(members, below, lambda spread: spread.variances[quantity])
+    spread = _pooled_spread(
+        members, below, lambda spread: spread.variances[quantity], lambda engine: _independent(quantity, engine)
+    )
     if spread is None or not math.isfinite(sum(above)):
         return None
     if quantity is Quantity.ACCEPTANCE_RATE:
@@ -57,7 +59,9 @@ def of_position(position: int, engines: Sequence[Increments]) -> Interval | None
         engine for engine in engines if Counter.DRAFTS in engine.counts and position < len(engine.accepted_per_position)
     ]
     drafts = [member.counts[Counter.DRAFTS] for member in members]
-    spread = _pooled_spread(members, drafts, lambda spread: spread.positions[position])
+    spread = _pooled_spread(
+        members, drafts, lambda spread: spread.positions[position], lambda engine: _binary(position, engine)
+    )
     if spread is None:
         return None
     return _between(sum(member.accepted_per_position[position] for member in members), sum(drafts), 1.0, spread)
@@ -70,7 +74,10 @@ class _Spread:
 
 
 def _pooled_spread(
-    members: Sequence[Increments], below: Sequence[float], per_unit: Callable[[Spread], float]
+    members: Sequence[Increments],
+    below: Sequence[float],
+    long_run: Callable[[Spread], float],
+    independent: Callable[[Increments], float],
 ) -> _Spread | None:
     """Variance of the pooled ratio, with its degrees of freedom after Satterthwaite 1946."""
     variances, weights = [], []
@@ -79,7 +86,8 @@ def _pooled_spread(
             continue
         if member.spread is None:
             return None
-        variances.append(denominator * per_unit(member.spread) * member.spread.share_seen(member.seconds))
+        per_unit = member.spread.variance(long_run(member.spread), independent(member), member.seconds)
+        variances.append(denominator * per_unit)
         weights.append(member.spread.degrees)
     total = sum(variances)
     if not variances or not math.isfinite(total + sum(below)):
@@ -87,6 +95,26 @@ def _pooled_spread(
     squares = sum(variance**2 / degrees for variance, degrees in zip(variances, weights, strict=True))
     degrees = total**2 / squares if squares > 0 else min(weights)
     return _Spread(total / sum(below) ** 2, degrees)
+
+
+def _independent(quantity: Quantity, engine: Increments) -> float:
+    """Variance per unit of the denominator, were all drafts of the window independent; 0 where it is not known.
+
+    Where P_i of the drafts have more than i tokens accepted, the mean is Σ P_i and the mean square Σ (2i + 1) P_i.
+    """
+    drafts = engine.counts.get(Counter.DRAFTS, 0.0)
+    below = _sum(quantity.below, engine)
+    if quantity is Quantity.SECONDS_PER_TOKEN or drafts <= 0 or below <= 0:
+        return 0.0
+    rates = [accepted / drafts for accepted in engine.accepted_per_position]
+    of_a_draft = sum([(2 * i + 1) * rate for i, rate in enumerate(rates)]) - sum(rates) ** 2
+    return max(0.0, of_a_draft) * drafts / below
+
+
+def _binary(position: int, engine: Increments) -> float:
+    drafts = engine.counts[Counter.DRAFTS]
+    rate = min(1.0, engine.accepted_per_position[position] / drafts) if drafts > 0 else 0.0
+    return rate * (1 - rate)
 
 
 def _between(above: float, below: float, limit: float, spread: _Spread) -> Interval | None:

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from specwatch.signals.dispersion import BATCH_LIVES, CAP, LEAST, MEMORY, Dispersion, Quantity
+from specwatch.signals.dispersion import BATCH_LIVES, CAP, LEAST, MEMORY, Dispersion, Quantity, share_seen
 from specwatch.vllm.metrics import Counter
 
 SECONDS = 5.0
@@ -133,8 +133,18 @@ def test_counts_of_a_broken_page_spoil_nothing(value: float):
     assert variance(dispersion) == pytest.approx(before, abs=1e-9)
 
 
-def test_share_seen_grows_from_nothing_to_all_with_the_window():
+def test_the_share_that_is_seen_grows_from_nothing_to_all_with_the_window():
+    shares = [share_seen(lives * LIFE, LIFE) for lives in (0.01, 1.0, 10.0, 1000.0)]
+    assert shares == pytest.approx([0.005, 0.368, 0.9, 0.999], abs=2e-3)
+    assert share_seen(60.0, 0.0) == 1.0
+
+
+def test_chance_is_no_request_s_doing_and_is_not_scaled_with_the_window():
     spread = fed([0.5] * 200).reading()
     assert spread is not None
-    shares = [spread.share_seen(lives * LIFE) for lives in (0.01, 1.0, 10.0, 1000.0)]
-    assert shares == pytest.approx([0.005, 0.368, 0.9, 0.999], abs=2e-3)
+    assert spread.batch_share == pytest.approx(share_seen(BATCH_LIVES * LIFE, LIFE), abs=0.03)
+    # What a batch shows is 2: of that 0.5 is chance, and 1.5 its share of the requests' part.
+    long_run = 2.0 / spread.batch_share
+    assert spread.variance(long_run, 0.5, 1e9) == pytest.approx(0.5 + 1.5 / spread.batch_share)
+    assert spread.variance(long_run, 0.5, 1e-6) == pytest.approx(0.5, rel=1e-3)
+    assert spread.variance(long_run, 3.0, 60.0) == 3.0

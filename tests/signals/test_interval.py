@@ -63,10 +63,22 @@ def test_four_times_the_drafts_halve_the_interval():
     assert width(engine(drafts=4000.0, life=0.0)) == pytest.approx(width(engine(life=0.0)) / 2, rel=0.02)
 
 
-def test_the_spread_of_requests_makes_it_wider_than_independent_tokens_would():
-    independent = 2 * 1.96 * math.sqrt(0.25 / 4000)
-    assert width(engine(variance=0.25 * 29)) == pytest.approx(independent * math.sqrt(29), rel=0.05)
+def test_the_spread_of_requests_makes_it_wider_than_independent_drafts_would():
+    # All positions of this engine are accepted alike: a draft of 4 is accepted as a whole or not at all.
+    independent = 2 * 1.96 * math.sqrt(0.25 / 1000)
     assert width(engine(variance=0.0)) == pytest.approx(independent, rel=0.05)
+    assert width(engine(variance=29.0)) == pytest.approx(independent * math.sqrt(29), rel=0.07)
+
+
+def test_chance_within_a_request_shows_in_the_shortest_window():
+    independent = 2 * 1.96 * math.sqrt(0.25 / 1000)
+    told = engine(variance=10.0, seconds=1.0, life=1000.0)
+    assert width(told) == pytest.approx(independent, rel=0.05)
+
+
+def test_where_positions_are_not_told_nothing_is_taken_for_chance_beyond_single_tokens():
+    told = replace(engine(variance=0.0), accepted_per_position=())
+    assert width(told) == pytest.approx(2 * 1.96 * math.sqrt(0.25 / 4000), rel=0.05)
 
 
 def test_few_batches_seen_make_it_wider():
