@@ -99,7 +99,8 @@ class DriftDetector:
         """Forget the reference and learn what comes from now on: the way to accept a new level."""
         self._reference, self._waiting, self._recent = Reference(), Reference(), Reference()
         self._falls, self._rises = Evidence(sign=-1.0), Evidence(sign=1.0)
-        self._frozen, self._name = False, None  # type: bool, str | None
+        self._frozen = False
+        self._name: str | None = None
         self._clear_block()
 
     def freeze(self, name: str) -> None:
@@ -237,8 +238,8 @@ class DriftDetector:
     def _refine(self, block: Block) -> None:
         """Let the reference learn from what came before the last portion, while nothing speaks of a change."""
         if max(self._falls.score, self._rises.score) >= UNDER_WAY:
-            # What a change brought is no normal; a portion of it may be in hand already.
-            self._recent = Reference()
+            # What a change brought is no normal, and some of it may be in hand already.
+            self._waiting, self._recent = Reference(), Reference()
             return
         self._recent.learn(block)
         if self._recent.blocks >= self._portion:

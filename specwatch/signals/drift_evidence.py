@@ -72,9 +72,9 @@ class _Size:
         rate, changed = inside(reference.rate), inside(reference.rate + self.points)
         self.accepted_token = math.log(changed / rate)
         self.rejected_token = math.log((1 - changed) / (1 - rate))
-        a_token = changed * self.accepted_token + (1 - changed) * self.rejected_token
+        information = changed * self.accepted_token + (1 - changed) * self.rejected_token
         # Near 0 or 1 there is no room for the change: it has no evidence.
-        self.needed = EVIDENCE * reference.dispersion / a_token if a_token > 0 else math.inf
+        self.needed = EVIDENCE * reference.dispersion / information if information > 0 else math.inf
         self.weight = 1 / (1 + self.needed / reference.draft_tokens)
 
     def add(self, began: float, block: Block, dispersion: float) -> None:
