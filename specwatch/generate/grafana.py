@@ -106,18 +106,23 @@ LOWEST, HIGHEST = "lowest", "highest"
 _EXTREMES: Mapping[str | None, tuple[str, ...]] = {LOWEST: ("min",), HIGHEST: ("max",), None: ("min", "max")}
 """What a legend says beside the last value: how far it went in the direction that wants a look."""
 
+FINEST = "1m"
+"""Least time between two points: a window of a minute or more has every sample then, and a fleet is asked for few."""
+
 PLAIN = Steps(NEUTRAL)
 """No judgement."""
 
 
-def stat(words: Words, query: Query, scale: Scale, steps: Steps = PLAIN) -> Any:
-    """One figure now, over a sparkline of how it came there."""
+def stat(words: Words, query: Query, scale: Scale, steps: Steps = PLAIN, *, now: bool = False) -> Any:
+    """One figure now, over a sparkline of how it came there; ``now`` leaves that out, where it would cost too much."""
     return core.Stat(
         title=words.title,
         description=words.description,
         noValue=words.empty,
         dataSource=DATASOURCE,
-        targets=targets([query]),
+        targets=targets([query], now=now),
+        interval=FINEST,
+        graphMode="none" if now else "area",
         format=scale.unit,
         decimals=scale.decimals,
         reduceCalc="lastNotNull",
@@ -153,6 +158,7 @@ def time_series(
         description=words.description,
         dataSource=DATASOURCE,
         targets=targets(queries),
+        interval=FINEST,
         unit=scale.unit,
         lineWidth=1 if stacked else 2,
         fillOpacity=60 if stacked else 0,
@@ -183,6 +189,7 @@ def states(words: Words, queries: Sequence[Query], labels: Mapping[float, tuple[
         description=words.description,
         dataSource=DATASOURCE,
         targets=targets(queries),
+        interval=FINEST,
         mappings=[{"type": "value", "options": options}],
         thresholds=PLAIN.build(),
         extraJson={

@@ -11,6 +11,7 @@ from grafanalib import core
 from specwatch.generate.grafana import (
     BAD,
     DATASOURCE,
+    FINEST,
     PLAIN,
     TRANSPARENT,
     Query,
@@ -43,6 +44,7 @@ def heatmap(words: Words, rows: Sequence[Query], scale: Scale) -> Any:
         description=words.description,
         dataSource=DATASOURCE,
         targets=targets(rows),
+        interval=FINEST,
         thresholds=PLAIN.build(),
         extraJson={
             "fieldConfig": {

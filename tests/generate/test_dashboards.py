@@ -8,11 +8,18 @@ import pytest
 import yaml
 
 from specwatch.alerting.catalogue import ALERTS, WATCHDOGS, alert
+from specwatch.collect.targets import Target
+from specwatch.config import SidecarConfig
 from specwatch.errors import InputError
 from specwatch.generate import grafana
 from specwatch.generate.dashboards import BOARDS, PROVISIONING, Board, Settings, dashboard_files
 from specwatch.generate.files import differing
 from specwatch.generate.grafana_dashboard import GRID_WIDTH
+from specwatch.generate.recording_rules import recording_rules
+from specwatch.generate.rules_config import RulesConfig
+from specwatch.sidecar import exporter, losslessness
+from specwatch.sidecar.alerts import AlertBook
+from specwatch.sidecar.service import Service
 from specwatch.signals.speedup import given
 from specwatch.vllm.metrics import GAUGES
 from tests.support.dashboards import expressions, panels, titled, variables
@@ -331,3 +338,26 @@ def test_a_draft_cost_changes_the_speedup_and_what_is_said_of_it():
     panel = titled(BOARDS[Board.SERVER](Settings(cost=given(0.3))), "does it stay above 1?")
     assert "0.3 * rate(vllm:spec_decode_num_draft_tokens_total" in panel["targets"][0]["expr"]
     assert "a draft token costs 30.0% of a plain step" in panel["description"]
+
+
+def told_by_a_sidecar() -> set[str]:
+    """Names of everything that a sidecar with all its parts has on its page."""
+    config = SidecarConfig(target=("gpu=http://127.0.0.1:1",), verify_every=600)
+    targets = [Target("gpu", "http://127.0.0.1:1/metrics")]
+    service = Service(targets, losslessness=losslessness.from_config(config, targets))
+    page = exporter.render(service, AlertBook(())).decode()
+    return set(re.findall(r"^# TYPE (\S+) ", page, re.MULTILINE))
+
+
+@each_board
+def test_whatever_is_asked_of_the_sidecar_is_on_its_page(board):
+    asked = {name for _, expr in expressions(DASHBOARDS[board]) for name in re.findall(r"(?<!:)\bspecwatch_\w+", expr)}
+    assert asked
+    assert asked - told_by_a_sidecar() == set()
+
+
+@each_board
+def test_whatever_is_recorded_is_what_the_rules_record(board):
+    names = {rule["record"] for rule in recording_rules(RulesConfig())}
+    read = {name for _, expr in expressions(DASHBOARDS[board]) for name in re.findall(r"\w+:specwatch_\w+:\w+", expr)}
+    assert read <= names

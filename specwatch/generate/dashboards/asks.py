@@ -177,16 +177,25 @@ class Asks:
         chosen = "|".join(map(str, positions))
         return self.live.over_window(POSITION_SERIES, V1_ONLY, f'{POSITION}=~"{chosen}"')
 
+    def losing(self) -> str:
+        """How many servers speculation slows down."""
+        return f"count (({self.signal('estimated_speedup', SERVER)}) < {LOSS:g}) or vector(0)"
+
     def servers_in_state(self) -> dict[str, str]:
-        """How many servers pay, lose, draft too little to say, do not speculate, or cannot be scraped."""
-        speedup, by_server = self.signal("estimated_speedup", SERVER), f"by ({', '.join(SERVER)})"
+        """How many servers pay or lose, draft too little to say, do not speculate, or cannot be scraped.
+
+        The first one tells two states, by its label.
+        """
+        by_server = f"by ({', '.join(SERVER)})"
+        pays = f'count_values ("state", ({self.signal("estimated_speedup", SERVER)}) >= bool {LOSS:g})'
+        named = f'label_replace({pays}, "state", "paying", "state", "1")'
         every = f"group {by_server} ({self.live.series(EVERY_SERVER)})"
         drafting = f"group {by_server} ({self.live.series(SERIES[Counter.DRAFT_TOKENS][0], V1_ONLY)})"
+        enough = f"{sum_by(SERVER, self._drafts())} >= {number(MIN_DRAFTS)}"
         v0 = f"group {by_server} ({self.recorded_alone('acceptance_rate')})"
         return {
-            "paying": f"count (({speedup}) >= {LOSS:g}) or vector(0)",
-            "losing": f"count (({speedup}) < {LOSS:g}) or vector(0)",
-            "too few drafts": f"count ({drafting} unless ({speedup})) or vector(0)",
+            "{{state}}": f'label_replace({named}, "state", "losing", "state", "0")',
+            "too few drafts": f"count ({drafting} unless ({enough})) or vector(0)",
             "V0": f"count ({v0}) or vector(0)",
             "no speculation": f"count ({every} unless ({drafting} or {v0})) or vector(0)",
             "down": f"count ({self.down()}) or vector(0)",

@@ -88,11 +88,11 @@ def fleet(settings: Settings) -> dict[str, Any]:
 
 
 def _headline(asks: Asks) -> Section:
-    states = asks.servers_in_state()
     saved_hours = f"{asks.hours_saved(FLEET)} * $gpus"
 
     def figure(query: Query, scale: Scale, steps: Steps, *words: str) -> Any:
-        return grafana.stat(Words(*words), query, scale, steps)
+        # A day for every point of a sparkline is what nobody should ask for.
+        return grafana.stat(Words(*words), query, scale, steps, now=f"[{LAST_DAY}" in query.expr)
 
     panels = (
         grafana.stat(speedup_words(SPEEDUP, asks), asks.all("estimated_speedup"), TIMES, grafana.bad_below(LOSS)),
@@ -106,7 +106,7 @@ def _headline(asks: Asks) -> Section:
             NOTHING_DRAFTED,
         ),
         figure(
-            Query(states["losing"], "losing"),
+            Query(asks.losing(), "losing"),
             COUNT,
             grafana.bad_from(1),
             "Servers that lose",
@@ -149,8 +149,8 @@ def _where(asks: Asks, settings: Settings) -> Section:
     servers = table(
         Words(
             "Which servers gain least?",
-            "Every server now: those that draft too little to say, marked by a dash, then from the smallest estimated "
-            "speedup upwards. A click on a server opens it in depth.",
+            "Every server that drafts enough to say, from the smallest estimated speedup upwards; the panel below counts "
+            "the others. A click on a server opens it in depth.",
             NO_SERVER,
         ),
         (
@@ -159,7 +159,7 @@ def _where(asks: Asks, settings: Settings) -> Section:
             Name("Job", "job", NARROW),
         ),
         _columns(asks),
-        Order(SPEEDUP),
+        Order(SPEEDUP, only=True),
     )
     states = asks.servers_in_state()
     doing = grafana.time_series(

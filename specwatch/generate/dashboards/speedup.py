@@ -321,7 +321,7 @@ def _recommended(settings: Settings) -> Section:
             Column("Speedup now", best_known, TIMES, grafana.bad_below(LOSS)),
             Column("Draft cost", of_sidecar("specwatch_draft_cost_ratio"), SHARE),
         ),
-        Order("Speedup now"),
+        Order("Speedup now", only=True),
     )
     return Section("Needs the sidecar: what to change", (Line(8, (rows,)),))
 
