@@ -270,9 +270,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Calibrate the lab's models, and check the calibration.")
     parser.add_argument("--output", type=Path, default=Path("calibration-lab"), help="folder for the calibrations")
     parser.add_argument("--quick", action="store_true", help="a few prompts: does it run at all?")
+    parser.add_argument(
+        "--repetitions", type=int, help="turns of every server, in the calibration and on other traffic"
+    )
     parser.add_argument("--running", nargs=3, default=(), metavar="URL", help="servers: without, with K 3, with K 5")
     options = parser.parse_args()
-    asyncio.run(run(QUICK if options.quick else Size(), options.output, options.running))
+    size = QUICK if options.quick else Size()
+    if options.repetitions:
+        size = replace(size, repetitions=options.repetitions, turns=options.repetitions)
+    asyncio.run(run(size, options.output, options.running))
 
 
 if __name__ == "__main__":
