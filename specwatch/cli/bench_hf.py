@@ -82,9 +82,10 @@ def _measure(
     from specwatch.measure.local_models import load
 
     done = []
+    console = Console(stderr=True)
     about["transformers"] = transformers.__version__
     try:
-        with Progress(console=Console(stderr=True), transient=True) as bar:
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task("loading")
             target, *drafts = (load(model, placed) for model in models)
             arms = 1 + len(drafts) + plan.ngram
@@ -111,7 +112,7 @@ def _show(content: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("domain", no_wrap=True)
     table.add_column("arm", no_wrap=True)
     for heading in ("tokens", "tokens/s", "speedup", "95 %", "acceptance", "equal"):

@@ -131,7 +131,8 @@ def _evaluate(
     from specwatch.measure.draft_evaluation import evaluate
     from specwatch.measure.local_models import load
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("loading", total=len(encoded))
         target, draft = (load(model, placed) for model in models)
         bar.update(task, description="evaluating")

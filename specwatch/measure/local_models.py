@@ -132,8 +132,7 @@ def load(model: Model, placed: Placed) -> Any:
     import torch
     import transformers
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
+    _quiet()
     weights(model)  # reads the headers: names a truncated file better than the loader does
     key = "dtype" if int(transformers.__version__.split(".")[0]) >= 5 else "torch_dtype"
     try:
@@ -155,10 +154,19 @@ def tokenizer(model: Model) -> Any:
     """A model's tokenizer; InputError where it cannot be read."""
     import transformers
 
+    _quiet()
     try:
         return transformers.AutoTokenizer.from_pretrained(str(model.folder), local_files_only=True)
     except Exception as problem:  # as above
         raise InputError(f"{model.name}: no tokenizer can be read in {model.folder}: {_first_line(problem)}") from None
+
+
+def _quiet() -> None:
+    """Keep transformers' own remarks and bars off the terminal: what matters is said in specwatch's words."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
 
 
 def end_tokens(model: Any) -> frozenset[int]:
