@@ -123,10 +123,11 @@ ENTRIES = (
     Entry("rule, tuned", Rule, dull=0.02, keen=0.60),
     # clock=1: look for a change at every interval, not at every 32nd
     Entry("ADWIN", lambda delta: River(drift.ADWIN(delta=delta, clock=1), both_ways=True), dull=1e-12, keen=0.5),
-    # delta=0.025: half of the five points that are to be found, the best slack for them (Page 1954); 0.005 is river's
+    # delta=0.025 (river: 0.005) is half of the five points that are to be found, the best slack for them (Page 1954).
+    # alpha=1: with river's 0.9999 the sum is drawn back to what it was, and strays without end.
     Entry(
         "PageHinkley",
-        lambda threshold: River(drift.PageHinkley(mode="down", delta=0.025, threshold=threshold)),
+        lambda threshold: River(drift.PageHinkley(mode="down", delta=0.025, threshold=threshold, alpha=1.0)),
         dull=20.0,
         keen=0.2,
     ),
