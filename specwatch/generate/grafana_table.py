@@ -47,6 +47,15 @@ class Order:
 
     column: str
     descending: bool = False
+    only: bool = False
+    """Leave out rows without a figure there: upwards they come first, and in a large fleet hide all others."""
+
+    def transformations(self) -> list[dict[str, Any]]:
+        """What does that."""
+        if not self.only:
+            return []
+        has_figure = {"fieldName": self.column, "config": {"id": "isNotNull", "options": {}}}
+        return [{"id": "filterByValue", "options": {"filters": [has_figure], "match": "all", "type": "include"}}]
 
 
 def table(words: Words, names: Sequence[Name], columns: Sequence[Column], order: Order) -> Any:
@@ -75,6 +84,7 @@ def table(words: Words, names: Sequence[Name], columns: Sequence[Column], order:
                     "renameByName": titles,
                 },
             },
+            *order.transformations(),
         ],
         unit="short",
         extraJson={"fieldConfig": {"defaults": {"noValue": words.empty}}},

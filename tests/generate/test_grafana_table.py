@@ -47,6 +47,15 @@ def test_a_table_of_one_column_calls_its_values_as_grafana_does():
     assert drawn["options"]["sortBy"] == [{"desc": True, "displayName": "Up"}]
 
 
+def test_rows_without_the_figure_that_orders_them_may_be_left_out():
+    def transformations(order):
+        drawn = only(table(WORDS, [Name("Server", "instance")], [Column("Up", "up", TOKENS)], order))
+        return [entry["id"] for entry in drawn["transformations"]]
+
+    assert transformations(Order("Up")) == ["merge", "organize"]
+    assert transformations(Order("Up", only=True)) == ["merge", "organize", "filterByValue"]
+
+
 def test_a_column_may_be_drawn_as_bars_and_a_value_may_have_a_word():
     bar = Column("Share", "share", grafana.SHARE, Steps(GOOD), as_bar=True)
     word = Column("Level", "level", Scale("none"), words={2.0: ("bad", BAD)})
