@@ -43,10 +43,11 @@ def parse(content: Any) -> tuple[Fingerprint, ...]:
         raise InputError("no fingerprints: the JSON that specwatch evaluate-draft --output writes is needed")
     if content.get("format") != FORMAT:
         raise InputError(f"format {content.get('format')!r}, this specwatch reads {FORMAT}")
-    domains = content["domains"]
-    if not 0 < len(domains) <= MOST_DOMAINS:
-        raise InputError(f"{len(domains)} domains: from 1 to {MOST_DOMAINS} can be told apart")
-    return tuple(_fingerprint(str(name), entry) for name, entry in domains.items())
+    # A domain whose texts were too short for any K has an empty list.
+    known = {name: entry for name, entry in content["domains"].items() if not _is_empty(entry)}
+    if not 0 < len(known) <= MOST_DOMAINS:
+        raise InputError(f"{len(known)} domains with figures: from 1 to {MOST_DOMAINS} can be told apart")
+    return tuple(_fingerprint(str(name), entry) for name, entry in known.items())
 
 
 def nearest(fingerprints: Sequence[Fingerprint], rates: Sequence[float | None], k: int) -> tuple[str, float] | None:
@@ -60,6 +61,10 @@ def nearest(fingerprints: Sequence[Fingerprint], rates: Sequence[float | None], 
         return None
     distance, name = min(apart)
     return name, distance
+
+
+def _is_empty(entry: Any) -> bool:
+    return isinstance(entry, dict) and entry.get("by_k") == []
 
 
 def _fingerprint(name: str, entry: Any) -> Fingerprint:

@@ -45,12 +45,19 @@ def test_a_files_content_becomes_fingerprints():
     assert parse(CONTENT) == (Fingerprint("code", {2: (0.9, 0.75)}),)
 
 
+def test_a_domain_whose_texts_were_too_short_is_left_out():
+    content = copy.deepcopy(CONTENT)
+    content["domains"]["short"] = {"documents": 1, "by_k": []}
+    assert [one.name for one in parse(content)] == ["code"]
+
+
 BROKEN = {
     "no object": ([], "no fingerprints"),
     "no domains": ({"format": 1}, "no fingerprints"),
     "a newer format": ({"format": 2}, "this specwatch reads 1"),
-    "empty": ({"domains": {}}, "0 domains"),
-    "too many": ({"domains": {str(number): {} for number in range(1001)}}, "1001 domains"),
+    "empty": ({"domains": {}}, "0 domains with figures"),
+    "too many": ({"domains": {str(number): {} for number in range(1001)}}, "1001 domains with figures"),
+    "no object in it": ({"domains": {"code": 3}}, "code: by_k"),
     "no by_k": ({"domains": {"code": {}}}, "code: by_k"),
     "no list": ({"domains": {"code": {"by_k": 3}}}, "code: by_k"),
 }
