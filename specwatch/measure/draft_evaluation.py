@@ -183,7 +183,7 @@ class PartialResults:
         head = json.dumps({"specwatch": "draft evaluation", "settings": asdict(settings)}, sort_keys=True)
         try:
             lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
-            if lines and lines[0] != head:
+            if lines not in ([], [""]) and lines[0] != head:  # an empty one was cut off before its first line
                 raise InputError(f"{path} holds partial results of other settings: remove it, or take another --output")
             for line in lines[1:-1]:  # what follows the last newline was cut off while it was written
                 result = _read(line)
