@@ -160,13 +160,22 @@ def crossover(speedups: Sequence[tuple[int, float]]) -> int | None:
 def advice(design: Design, pools: Sequence[Pooled]) -> Advice:
     """At each concurrency the K with the largest lower end of its interval; off where that is below 1.
 
-    It holds for batch sizes from the last measured concurrency (excluded) up to its own, since load speaks against
-    drafting; beyond the largest, vLLM keeps the last one.
+    Load speaks against drafting. So where nobody knows yet whether it pays, and it surely does at the next larger load,
+    that one's K holds; and each K holds from the last measured concurrency (excluded) up to its own. Beyond the
+    largest, vLLM keeps the last one.
     """
-    steps = []
-    for concurrency in design.ladder:
-        best = max((each for each in pools if each.concurrency == concurrency), key=lambda each: each.speedup.floor)
-        steps.append((concurrency, best.k if best.speedup.floor >= 1 else 0))
+    steps: list[tuple[int, int]] = []
+    for concurrency in reversed(design.ladder):
+        own = [each for each in pools if each.concurrency == concurrency]
+        best = max(own, key=lambda each: each.speedup.floor)
+        undecided = {each.k for each in own if each.speedup.above_one is None}
+        following = steps[-1][1] if steps and steps[-1][1] in undecided else 0
+        steps.append((concurrency, best.k if best.speedup.floor >= 1 else following))
+    return _schedule(steps[::-1])
+
+
+def _schedule(steps: Sequence[tuple[int, int]]) -> Advice:
+    """From K by concurrency, ascending: neighbours with the same K in one entry."""
     schedule: list[tuple[int, int, int]] = []
     first = 1
     for place, (concurrency, k) in enumerate(steps):

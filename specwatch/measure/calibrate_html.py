@@ -170,5 +170,5 @@ def _method(result: Result) -> str:
         "Its value is the geometric mean over repetitions, the interval Student's t on the logarithms of the "
         "repetitions' ratios: it holds the spread of prompts and of the machine. All together: mean time per token, "
         "domains by their shares. Recommended at each number of requests is the K whose interval ends highest at its "
-        "lower end, and no drafting where that is below 1."
+        "lower end, and no drafting where that is below 1, unless more requests surely gain from it."
     )

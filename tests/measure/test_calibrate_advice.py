@@ -188,6 +188,16 @@ def test_a_gain_that_may_be_none_is_not_recommended():
     assert advised({3: Estimate(1.2, 0.9, 1.6), 5: Estimate(1.3, 0.8, 1.9)}) == Advice(0, ((1, 1, 0),))
 
 
+def test_a_load_that_nobody_knows_of_follows_the_next_larger_one():
+    unknown = {3: Estimate(1.1, 0.8, 1.5), 5: Estimate(1.2, 0.9, 1.6)}
+    slower = {3: sure(0.8), 5: sure(0.7)}
+    faster = {3: sure(1.5), 5: sure(1.4)}
+    assert advised(unknown, faster) == Advice(3, ((1, 2, 3),))
+    assert advised(faster, unknown) == Advice(3, ((1, 1, 3), (2, 2, 0)))
+    assert advised(slower, faster) == Advice(3, ((1, 1, 0), (2, 2, 3)))
+    assert advised({3: sure(0.8), 5: unknown[5]}, faster) == Advice(3, ((1, 1, 0), (2, 2, 3)))
+
+
 def test_texts_part_at_their_first_difference():
     assert [parting(*texts) for texts in (("abc", "abc"), ("abc", "abd"), ("abc", "ab"), ("", "x"))] == [None, 2, 2, 0]
 
