@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from specwatch.cli import specwatch
 from specwatch.cli.calibrate_launch import read_plan, server_plan
 from specwatch.errors import InputError
+from specwatch.signals.cost import CostCurve, CostPoint
 from specwatch.vllm import calibration
 from specwatch.vllm.plan import LaunchPlan
 from tests.support.calibrated import Standing, served
@@ -78,6 +79,9 @@ async def test_two_k_against_a_baseline_become_a_calibration_a_report_and_a_tabl
     read = calibration.read(tmp_path / "c.json")
     assert (read.target, read.method, read.draft, read.gpu, read.measured) == ("T", "draft_model", "D", "H100", (3, 5))
     assert len(result(tmp_path)["cells"]) == 2 * 2
+    # What a step of the stand-in costs: 1 + K/4 plain ones.
+    curve = CostCurve.of(map(CostPoint.read, read.costs))
+    assert [curve.ratio(k, 1.0) for k in (3, 5)] == pytest.approx([1.75, 2.25], rel=1e-3)
     assert "<svg" in (tmp_path / "c.html").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.html", "c.json", "home.jsonl"]
 
