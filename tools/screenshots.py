@@ -29,7 +29,7 @@ from tools.rehearsal import rehearsing
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 
-LARGEST = 250_000
+LARGEST = 400_000
 """Bytes of a picture: the README must open quickly."""
 
 STEP = 5.0

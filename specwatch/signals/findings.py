@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from enum import Enum
 
 
@@ -27,8 +28,19 @@ class Figure:
     @property
     def text(self) -> str:
         """The number for people."""
+        if self.name.endswith("_at"):
+            return datetime.fromtimestamp(self.value, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+        if "speedup" in self.name:
+            return f"{self.value:.2f}×"
+        if self.name.endswith("score"):
+            return f"{self.value:.2f}"
+        return self._in_its_unit()
+
+    def _in_its_unit(self) -> str:
         if self.unit == "ratio":
-            return f"{self.value:.2f}×" if "speedup" in self.name else f"{self.value:.1%}"
+            return f"{self.value:.1%}"
+        if self.unit == "seconds" and self.value >= 1:
+            return duration(self.value)
         return f"{self.value:.3g} {self.unit}".strip()
 
 

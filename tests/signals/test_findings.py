@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from specwatch.signals.findings import Figure, Finding, Level, in_words
 
 
@@ -21,3 +23,17 @@ def test_a_finding_in_words_has_its_sentence_what_helps_and_the_numbers():
     )
     assert in_words([other]) == "Two engines."
     assert in_words([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("figure", "text"),
+    [
+        (Figure("changed_at", 1795985759.7, "seconds"), "2026-11-29 20:55 UTC"),
+        (Figure("window", 300.0, "seconds"), "5 min"),
+        (Figure("step_latency", 0.0231, "seconds"), "0.0231 seconds"),
+        (Figure("drift_score", 1.5, "ratio"), "1.50"),
+        (Figure("k", 5.0), "5"),
+    ],
+)
+def test_a_number_reads_as_what_it_is(figure, text):
+    assert figure.text == text

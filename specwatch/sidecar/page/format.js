@@ -65,13 +65,18 @@ const BY_UNIT = {
   tokens_per_second: tokensPerSecond,
 };
 
-/** A number of a finding's evidence, by its unit and name. */
-export function measured(name, value, unit) {
+/** A number of a finding's evidence: { name, value, unit }. */
+export function measured({ name, value, unit }) {
+  if (name.endsWith("_at")) {
+    return new Date(value * 1000).toISOString().slice(0, 16).replace("T", " ") + `${SPACE}UTC`;
+  }
   if (name.includes("speedup")) {
     return times(value);
   }
-  const format = BY_UNIT[unit] ?? decimal;
-  return format(value);
+  if (name.endsWith("score")) {
+    return decimal(value);
+  }
+  return unit === "seconds" && value >= 1 ? duration(value) : (BY_UNIT[unit] ?? decimal)(value);
 }
 
 const WINDOW = /^([\d.]+)([smhd])$/;

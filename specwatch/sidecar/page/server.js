@@ -80,7 +80,7 @@ function findingsList(target) {
 /** The numbers that a finding rests on, in one quiet line. */
 function figures(evidence) {
   const told = evidence.map(
-    ({ name, value, unit }) => `${name.replaceAll("_", " ")} ${format.measured(name, value, unit)}`,
+    (entry) => `${entry.name.replaceAll("_", " ")} ${format.measured(entry)}`,
   );
   return told.length > 0 && h("small", {}, told.join(" · "));
 }
@@ -103,8 +103,9 @@ function worth(target) {
         ],
         ["Best K on this traffic", bestK(best)],
         [
-          "Saves",
-          format.isNumber(best.tokens_saved_per_hour) && `${format.whole(best.tokens_saved_per_hour)} tokens an hour`,
+          best.tokens_saved_per_hour < 0 ? "Costs" : "Saves",
+          format.isNumber(best.tokens_saved_per_hour) &&
+            `${format.whole(Math.abs(best.tokens_saved_per_hour))} tokens an hour`,
         ],
       ]),
     )
@@ -245,6 +246,9 @@ function changeWords({ change, change_low: low, change_high: high }) {
   return `${points(change)} points (95% interval ${points(low)} to ${points(high)})`;
 }
 
+/** Signals that are shown with the one whose 95 % interval they bound. */
+const END_OF_INTERVAL = /_(low|high)$/;
+
 function windowsTable(target, { catalogue }) {
   const windows = Object.entries(target.windows ?? {});
   const columns = windows.map(([label, { seconds, values: told }]) => ({
@@ -255,7 +259,9 @@ function windowsTable(target, { catalogue }) {
   if (Object.keys(target.since_start ?? {}).length) {
     columns.push({ head: "Since start", note: null, told: target.since_start });
   }
-  const rows = (catalogue ?? []).filter(({ name }) => columns.some(({ told }) => format.isNumber(told[name])));
+  const rows = (catalogue ?? []).filter(
+    ({ name }) => !END_OF_INTERVAL.test(name) && columns.some(({ told }) => format.isNumber(told[name])),
+  );
   if (!rows.length) {
     return null;
   }
@@ -280,13 +286,16 @@ function signalRow(signal, columns) {
     "tr",
     { "data-key": signal.name },
     h("th", { scope: "row", title: signal.help }, signal.title),
-    columns.map(({ told }) => figure(signal, told[signal.name])),
+    columns.map(({ told }) => figure(signal, told)),
   );
 }
 
-function figure(signal, value) {
-  const text = format.bySignal(signal, value);
-  return h("td", { class: text === format.NONE ? "figure none" : "figure" }, text);
+function figure(signal, told) {
+  const text = format.bySignal(signal, told[signal.name]);
+  const [low, high] = [told[`${signal.name}_low`], told[`${signal.name}_high`]];
+  const interval =
+    format.isNumber(low) && h("small", {}, `${format.bySignal(signal, low)} to ${format.bySignal(signal, high)}`);
+  return h("td", { class: text === format.NONE ? "figure none" : "figure" }, text, interval);
 }
 
 /** What a window covers, where that is not what its label says. */
