@@ -198,6 +198,22 @@ def test_a_load_that_nobody_knows_of_follows_the_next_larger_one():
     assert advised({3: sure(0.8), 5: unknown[5]}, faster) == Advice(3, ((1, 1, 0), (2, 2, 3)))
 
 
+@pytest.mark.parametrize("home", [0.4, 0.6, 0.8, 1.0])
+def test_the_schedule_is_nowhere_much_slower_than_the_better_of_always_and_never(home):
+    shares = {"home": home, "away": 1 - home}
+    sigma = 0.05
+    for seed in range(10):
+        found = advice(DESIGN, pooled(DESIGN, runs_of(DESIGN, noisy(sigma, seed)), shares))
+        for concurrency in DESIGN.ladder:
+            truth = {k: 1 / sum(shares[d] / expected(d, k, concurrency) for d in shares) for k in DESIGN.ks} | {0: 1.0}
+            chosen = next(k for first, last, k in found.schedule if first <= concurrency <= last)
+            always = (
+                max(truth[found.num_speculative_tokens], 1.0) if found.num_speculative_tokens else max(truth.values())
+            )
+            # Each of four ratios is of two noisy blocks; an interval reaches 3.182 deviations (t, 3 degrees) to a side.
+            assert truth[chosen] > always * math.exp(-2 * 3.182 * sigma * math.sqrt(2 / DESIGN.repetitions))
+
+
 def test_texts_part_at_their_first_difference():
     assert [parting(*texts) for texts in (("abc", "abc"), ("abc", "abd"), ("abc", "ab"), ("", "x"))] == [None, 2, 2, 0]
 
