@@ -9,14 +9,12 @@ from typing import Any
 from grafanalib import core
 
 from specwatch.generate.grafana import (
-    BAD,
     DATASOURCE,
     FINEST,
     PLAIN,
     TRANSPARENT,
     Query,
     Scale,
-    Steps,
     Words,
     fixed,
     override,
@@ -93,18 +91,23 @@ class Points:
     x: str
     y: str
     colour: str
+    is_line: bool = False
+    """Whether the points are joined by a dashed line instead of drawn."""
+
+    def settings(self) -> dict[str, Any]:
+        """What its values' field has for itself."""
+        line = {"custom.show": "lines", "custom.lineStyle": {"fill": "dash", "dash": [10, 10]}}
+        return {**fixed(self.colour), **(line if self.is_line else {})}
 
 
-def against(
-    words: Words, queries: Sequence[Query], series: Sequence[Points], scale: Scale, *, numeric: str, alarm: float
-) -> Any:
+def against(words: Words, queries: Sequence[Query], series: Sequence[Points], scale: Scale, *, numeric: str) -> Any:
     """Values against values as they are now. ``numeric`` is a label that is read as a number."""
     return _XYChart(
         title=words.title,
         description=words.description,
         dataSource=DATASOURCE,
         targets=targets(queries, now=True, table=True),
-        thresholds=Steps(TRANSPARENT, ((alarm, BAD),)).build(),
+        thresholds=PLAIN.build(),
         transformations=[
             {
                 "id": "convertFieldType",
@@ -120,13 +123,12 @@ def against(
                     "custom": {
                         "show": "points",
                         "pointSize": {"fixed": 8},
-                        "thresholdsStyle": {"mode": "dashed"},
                         "axisPlacement": "auto",
                         "hideFrom": {"legend": False, "tooltip": False, "viz": False},
                         "scaleDistribution": {"type": "linear"},
                     },
                 },
-                "overrides": [override(points.y, fixed(points.colour)) for points in series],
+                "overrides": [override(points.y, points.settings()) for points in series],
             },
             "options": {
                 "mapping": "manual",

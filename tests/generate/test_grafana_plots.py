@@ -25,7 +25,7 @@ def test_a_heatmap_has_a_row_a_query_in_colours_that_everybody_can_read():
 def test_values_against_values_take_each_series_from_its_own_query():
     series = [Points("then", 0, "load", "Value #A", BAD), Points("now", 1, "load", "Value #B", GOOD)]
     queries = [Query("a"), Query("b")]
-    drawn = only(against(WORDS, queries, series, Scale("suffix:×"), numeric="load", alarm=1.0))
+    drawn = only(against(WORDS, queries, series, Scale("suffix:×"), numeric="load"))
     assert drawn["type"] == "xychart"
     first, second = drawn["options"]["series"]
     assert second["frame"] == {"matcher": {"id": "byIndex", "options": 1}}
@@ -37,3 +37,10 @@ def test_values_against_values_take_each_series_from_its_own_query():
         "Value #A",
         "Value #B",
     ]
+
+
+def test_points_may_be_joined_by_a_dashed_line():
+    series = [Points("break-even", 0, "load", "Value", BAD, is_line=True)]
+    drawn = only(against(WORDS, [Query("a")], series, Scale("suffix:×"), numeric="load"))
+    (override,) = drawn["fieldConfig"]["overrides"]
+    assert {"id": "custom.show", "value": "lines"} in override["properties"]

@@ -149,8 +149,8 @@ def _where(asks: Asks, settings: Settings) -> Section:
     servers = table(
         Words(
             "Which servers gain least?",
-            "Every server that drafts enough to say, from the smallest estimated speedup upwards; the panel below counts "
-            "the others. A click on a server opens it in depth.",
+            "Every server that drafts enough to say, from the smallest estimated speedup upwards; the panel below "
+            "counts the others. A click on a server opens it in depth.",
             NO_SERVER,
         ),
         (

@@ -269,14 +269,15 @@ def _calibration() -> Section:
             "where the points cross the dashed line speculation pays.",
             NOT_CALIBRATED,
         ),
-        [Query(curve), Query(_today())],
+        [Query(curve), Query(_today()), Query(f"0 * max by (concurrency) ({curve}) + {LOSS:g}")],
         (
             Points("calibration", 0, "concurrency", "Value #A", OTHER),
             Points("servers today", 1, "concurrency", "Value #B", GOOD),
+            # Grafana draws no threshold on such a chart.
+            Points("break-even", 2, "concurrency", "Value #C", BAD, is_line=True),
         ),
         Scale("suffix:×", decimals=2),
         numeric="concurrency",
-        alarm=LOSS,
     )
     break_even = grafana.time_series(
         Words(
