@@ -10,7 +10,7 @@ from functools import partial
 from specwatch.signals.correction import delivered_rate, length_without_dummies, rate_without_dummies, truncated_share
 from specwatch.signals.dispersion import Quantity
 from specwatch.signals.formula import Computed, Formula, PerPosition, Ratio, Terms
-from specwatch.signals.interval import of_quantity
+from specwatch.signals.interval import Interval, of_quantity
 from specwatch.signals.speedup import ASSUMED, DraftCost, speedup_formula
 from specwatch.signals.window import Increments
 from specwatch.vllm.metrics import Counter
@@ -117,16 +117,24 @@ _ACCEPTANCE = (
 )
 
 
-def _bound(quantity: Quantity, high: bool, offset: float = 0.0) -> Computed:
-    """One end of a quantity's 95 % confidence interval."""
+class _Ends:
+    """Both ends of a quantity's 95 % confidence interval, computed once for the window that they are asked for."""
 
-    def compute(engines: Sequence[Increments]) -> float | None:
-        interval = of_quantity(quantity, engines, min_drafts=MIN_DRAFTS)
-        if interval is None:
-            return None
-        return offset + (interval.high if high else interval.low)
+    def __init__(self, quantity: Quantity, offset: float) -> None:
+        self._quantity, self._offset = quantity, offset
+        self._engines: Sequence[Increments] = ()
+        self._interval: Interval | None = None
 
-    return Computed(compute, "the ratio ± t · √(its long-run variance ÷ its denominator), on the logistic scale")
+    def of(self, end: str) -> Computed:
+        """One end, ``low`` or ``high``."""
+        words = f"{end} end of the ratio ± t · √(its long-run variance ÷ its denominator), on the logistic scale"
+        return Computed(partial(self._compute, end), words)
+
+    def _compute(self, end: str, engines: Sequence[Increments]) -> float | None:
+        if engines is not self._engines:
+            self._engines = engines
+            self._interval = of_quantity(self._quantity, engines, min_drafts=MIN_DRAFTS)
+        return None if self._interval is None else self._offset + getattr(self._interval, end)
 
 
 _BOUNDS = tuple(
@@ -136,11 +144,11 @@ _BOUNDS = tuple(
         f"{title}, {end} end",
         f"The {end} end of the 95 % confidence interval of the {title.lower()}, from the spread measured between "
         "batches of requests: requests differ, so it is several times wider than independent tokens would make it.",
-        _bound(quantity, end == "high", offset),
+        ends.of(end),
     )
-    for name, unit, title, quantity, offset in (
-        ("acceptance_rate", Unit.RATIO, "Acceptance rate", Quantity.ACCEPTANCE_RATE, 0.0),
-        ("acceptance_length", Unit.TOKENS, "Acceptance length", Quantity.ACCEPTED_PER_DRAFT, 1.0),
+    for name, unit, title, ends in (
+        ("acceptance_rate", Unit.RATIO, "Acceptance rate", _Ends(Quantity.ACCEPTANCE_RATE, 0.0)),
+        ("acceptance_length", Unit.TOKENS, "Acceptance length", _Ends(Quantity.ACCEPTED_PER_DRAFT, 1.0)),
     )
     for end in ("low", "high")
 )

@@ -67,6 +67,7 @@ class Ledger:
         self._totals: list[array[float]] = []
         self._since_sweep = 0
         self._layout: tuple[Counter | int, ...] = ()
+        self._counters: tuple[Counter, ...] = ()
         self._integrals: tuple[Counter, ...] = ()
         self._raw: tuple[float, ...] = ()
         self._process_start: float | None = None
@@ -88,7 +89,7 @@ class Ledger:
         if self._times and at <= self._times[-1]:
             return None
         layout, raw = _flatten(engine)
-        integrals = tuple(counter for counter in Counter if counter in engine.gauges)
+        integrals = tuple([counter for counter in _COUNTERS if counter in engine.gauges])
         if self._times and any(self._raw) and not any(raw):
             return None
         if not self._times or (layout, integrals) != (self._layout, self._integrals):
@@ -122,8 +123,8 @@ class Ledger:
         self._layout, self._integrals = layout, integrals
         self._times = [at]
         self._totals = [array("d", [0.0] * (len(layout) + len(integrals)))]
-        counters = [key for key in layout if isinstance(key, Counter)]
-        self._dispersion = Dispersion(counters, positions=len(layout) - len(counters))
+        self._counters = tuple(key for key in layout if isinstance(key, Counter))
+        self._dispersion = Dispersion(self._counters, positions=len(layout) - len(self._counters))
         self._spread = None
 
     def _extend(self, at: float, engine: EngineSnapshot, raw: tuple[float, ...], restarted: bool) -> None:
@@ -164,11 +165,13 @@ class Ledger:
 
     def _between(self, first: int, last: int) -> Increments:
         steps = [b - a for a, b in zip(self._totals[first], self._totals[last], strict=True)]
-        named = dict(zip([*self._layout, *self._integrals], steps, strict=True))
+        counters, positions = len(self._counters), len(self._layout)
+        counts = dict(zip(self._counters, steps, strict=False))
+        counts.update(zip(self._integrals, steps[positions:], strict=True))
         return Increments(
             seconds=self._times[last] - self._times[first],
-            counts={key: step for key, step in named.items() if isinstance(key, Counter)},
-            accepted_per_position=tuple(named[key] for key in self._layout if not isinstance(key, Counter)),
+            counts=counts,
+            accepted_per_position=tuple(steps[counters:positions]),
             spread=self._spread,
         )
 
@@ -226,11 +229,14 @@ class Ledgers:
                 del self._ledgers[name]
 
 
+_COUNTERS = tuple(Counter)
+
+
 def _flatten(engine: EngineSnapshot) -> tuple[tuple[Counter | int, ...], tuple[float, ...]]:
     """Keys and values of an engine's cumulative series, positions as integers, in a fixed order."""
-    counters = [counter for counter in Counter if counter in engine.counters]
+    counters = [counter for counter in _COUNTERS if counter in engine.counters]
     layout = (*counters, *range(len(engine.accepted_per_position)))
-    return layout, (*(engine.counters[counter] for counter in counters), *engine.accepted_per_position)
+    return layout, (*[engine.counters[counter] for counter in counters], *engine.accepted_per_position)
 
 
 def add_up(parts: Iterable[Increments]) -> Increments:
