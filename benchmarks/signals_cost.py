@@ -2,12 +2,11 @@
 
     python -m benchmarks.signals_cost            # about a minute on one core; --quick for a smoke test
 
-A simulated server (K = 5) is watched by the sidecar's own ``TargetWatch`` for seven simulated
-hours, so that its longest window is full. An update is what
-happens between a page that was read and alerts that can be judged: windows, spread, drift, workload, every signal of
-the headline window, speedup of every kind. Reading the page, and the whole view with its four windows, which is made
-when somebody asks, are timed apart. Processor time of the quickest of several passes: other load on the machine is not
-ours.
+A simulated server (K = 5) is watched by the sidecar's own ``TargetWatch`` for seven simulated hours, so that its
+longest window is full. An update is what happens between a page that was read and alerts that can be judged: windows,
+spread, drift, workload, every signal of the headline window, speedup of every kind. Reading the page, and the whole
+view with its four windows, which is made when somebody asks, are timed apart. Processor time of the quickest of several
+passes: other load on the machine is not ours.
 """
 
 from __future__ import annotations
