@@ -17,6 +17,7 @@ import pytest
 
 from specwatch.generate.dashboards import BOARDS, Board, Settings
 from specwatch.generate.dashboards.asks import MODEL, SERVER, Asks
+from specwatch.generate.dashboards.fleet import UNSAID
 from specwatch.generate.live_promql import FLEET
 from specwatch.signals.speedup import ASSUMED
 from specwatch.vllm.metrics import Counter
@@ -90,6 +91,10 @@ def with_v0(truth: Truth) -> Values:
     return {**truth.signal("acceptance_rate", SERVER), **truth.v0("acceptance_rate")}
 
 
+def every_server(truth: Truth) -> Values:
+    return every(truth.signal("running_requests", SERVER), lambda _: UNSAID)
+
+
 def worth(truth: Truth) -> Values:
     return every(truth.signal("position_acceptance", FLEET), lambda rate: rate / ASSUMED.c)
 
@@ -114,6 +119,10 @@ BY_PLACE: dict[str, tuple[Expected, float]] = {
     "fleet: GPU-hours saved in a day A": (
         lambda t: every(t.hours_saved(FLEET), lambda hours: 4 * hours),
         A_SCRAPE_OF_THE_DAY,
+    ),
+    "fleet: Which servers gain least? A": (
+        lambda t: {**every_server(t), **t.signal("estimated_speedup", SERVER)},
+        EXACT,
     ),
     "fleet: Which servers gain least? B": (with_v0, 0.01),
     "fleet: Which servers gain least? C": (

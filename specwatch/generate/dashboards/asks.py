@@ -177,6 +177,11 @@ class Asks:
         chosen = "|".join(map(str, positions))
         return self.live.over_window(POSITION_SERIES, V1_ONLY, f'{POSITION}=~"{chosen}"')
 
+    def speedup_or(self, otherwise: float) -> str:
+        """The estimated speedup of every server, and a number for those that have none."""
+        every = f"0 * sum by ({', '.join(SERVER)}) ({self.live.series(EVERY_SERVER)}) + {number(otherwise)}"
+        return f"({self.signal('estimated_speedup', SERVER)})\nor\n({every})"
+
     def losing(self) -> str:
         """How many servers speculation slows down."""
         return f"count (({self.signal('estimated_speedup', SERVER)}) < {LOSS:g}) or vector(0)"

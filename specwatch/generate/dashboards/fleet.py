@@ -63,6 +63,10 @@ STATES = {
 }
 """What a server may be doing, and its colour."""
 
+UNSAID = 1000.0
+"""Stands for a speedup that cannot be told, and is shown as a dash: as no value such a server would come first, and
+among two hundred hide the worst."""
+
 SEVERITIES = {Severity.PAGE: (2.0, BAD), Severity.TICKET: (1.0, WARN)}
 """The value that stands for a severity, and its colour."""
 
@@ -149,8 +153,8 @@ def _where(asks: Asks, settings: Settings) -> Section:
     servers = table(
         Words(
             "Which servers gain least?",
-            "Every server that drafts enough to say, from the smallest estimated speedup upwards; the panel below "
-            "counts the others. A click on a server opens it in depth.",
+            "Every server, from the smallest estimated speedup upwards, then those that draft too little to say, not "
+            "at all, or on the V0 engine. A click on a server opens it in depth.",
             NO_SERVER,
         ),
         (
@@ -159,7 +163,7 @@ def _where(asks: Asks, settings: Settings) -> Section:
             Name("Job", "job", NARROW),
         ),
         _columns(asks),
-        Order(SPEEDUP, only=True),
+        Order(SPEEDUP),
     )
     states = asks.servers_in_state()
     doing = grafana.time_series(
@@ -190,7 +194,14 @@ def _columns(asks: Asks) -> tuple[Column, ...]:
         return Column(title, asks.signal(name, SERVER), scale, width=90)
 
     return (
-        Column(SPEEDUP, asks.signal("estimated_speedup", SERVER), TIMES, grafana.bad_below(LOSS), width=WIDE),
+        Column(
+            SPEEDUP,
+            asks.speedup_or(UNSAID),
+            TIMES,
+            grafana.bad_below(LOSS),
+            width=WIDE,
+            words={UNSAID: ("–", NEUTRAL)},
+        ),
         Column("Acceptance", acceptance, SHARE, grafana.bad_below(LOW), width=100),
         Column("Since yesterday", change, POINTS, width=130),
         column("Mean K", "draft_length", Scale("none", decimals=2)),
