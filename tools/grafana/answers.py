@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tools.grafana.history import STEP, History, Prometheus
+from tools.grafana.history import STEP, History, Prometheus, seconds
 
 SERIES = re.compile(r"\b(?:vllm:|specwatch_|process_)\w+")
 
@@ -70,7 +70,7 @@ async def ask(server: Prometheus, dashboard: Mapping[str, Any], chosen: Mapping[
     """Run every query of a dashboard."""
     values = choices(dashboard, chosen, history.end - history.start)
     answers = {
-        f"{panel['id']}{target['refId']}": await _answer(server, target, values, history)
+        f"{panel['id']}{target['refId']}": await _answer(server, panel, target, values, history)
         for panel in panels(dashboard)
         for target in panel.get("targets", ())
     }
@@ -84,11 +84,17 @@ async def ask(server: Prometheus, dashboard: Mapping[str, Any], chosen: Mapping[
     return View(dashboard, chosen, answers, marks, history)
 
 
-async def _answer(server: Prometheus, target: Mapping[str, Any], values: Mapping[str, str], history: History) -> Any:
+async def _answer(
+    server: Prometheus,
+    panel: Mapping[str, Any],
+    target: Mapping[str, Any],
+    values: Mapping[str, str],
+    history: History,
+) -> Any:
     expr = substituted(target["expr"], values)
     if target.get("instant"):
         return (await server.ask("query", query=expr, time=history.end))["result"]
-    return await server.over_time(expr, history.start, history.end)
+    return await server.over_time(expr, history.start, history.end, max(STEP, seconds(panel.get("interval", "0s"))))
 
 
 def _beginnings(values: list[Any]) -> list[Any]:

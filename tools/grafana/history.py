@@ -162,7 +162,7 @@ async def _evaluated(server: Prometheus, rule: Mapping[str, Any], history: Histo
             for one in series
             for moment, value in one["values"]
         ]
-    wait = _seconds(rule.get("for", "0s"))
+    wait = seconds(rule.get("for", "0s"))
     return [line for one in series for line in _alerting(rule["alert"], one, own, wait)]
 
 
@@ -186,7 +186,8 @@ def _labels(labels: Mapping[str, str]) -> str:
     return "{" + ",".join(quoted) + "}"
 
 
-def _seconds(duration: str) -> float:
+def seconds(duration: str) -> float:
+    """Seconds of a duration as Prometheus writes it, such as 1m30s."""
     unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     return sum(float(count) * unit[letter] for count, letter in re.findall(r"(\d+)([smhd])", duration))
 

@@ -51,8 +51,15 @@ function Panel({ panel, width, height }) {
     return <Words empty>{panel.fieldConfig.defaults.noValue ?? 'No data'}</Words>;
   }
   return (
-    <Drawn panel={panel} frames={frames} range={range} step={view.step * 1000} annotations={annotations} theme={theme} width={width} height={height} />
+    <Drawn panel={panel} frames={frames} range={range} step={stepOf(frames)} annotations={annotations} theme={theme} width={width} height={height} />
   );
+}
+
+// Milliseconds between points.
+function stepOf(frames) {
+  const times = frames.map((frame) => frame.fields[0]?.values ?? []).find((values) => values.length > 1);
+  const gaps = times?.slice(1).map((time, index) => time - times[index]);
+  return gaps ? Math.min(...gaps) : view.step * 1000;
 }
 
 function Words({ children, empty }) {
