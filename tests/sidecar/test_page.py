@@ -147,6 +147,28 @@ async def test_a_server_opens_by_keyboard_and_back_returns_to_where_one_was():
 
 
 @pytest.mark.browser
+async def test_a_speedup_measured_against_a_plain_twin_is_shown_as_one_and_findings_say_what_to_do():
+    fleet = [
+        SimulatedServer("gpu-0", running=4, traffic=HOPELESS),
+        SimulatedServer("plain", running=4, k=None),
+    ]
+    async with rehearsing(fleet) as rehearsal:
+        await rehearsal.play(600, WHOLE_STEP)
+        told = (await signals_of(rehearsal.url))["gpu-0"]
+        async with page_of(rehearsal.url) as (page, _):
+            cell = figure(page, "gpu-0", "Speedup")
+            await expect(cell).to_contain_text(f"{told['speedups'][0]['value']:.2f}×")
+            await expect(cell).to_contain_text("measured")
+            await page.get_by_role("link", name="gpu-0").click()
+            await expect(page.locator(".worth")).to_contain_text(
+                "against servers of the same model without speculation"
+            )
+            first = told["findings"][0]
+            await expect(page.locator(".findings li").first).to_contain_text(first["text"])
+            await expect(page.locator(".findings .remedy").first).to_have_text(first["remedy"])
+
+
+@pytest.mark.browser
 async def test_figures_are_those_of_the_api_and_name_their_window_and_kind():
     async with rehearsing([SimulatedServer("gpu-0", running=4)]) as rehearsal:
         await rehearsal.play(300, WHOLE_STEP)
