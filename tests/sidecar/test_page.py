@@ -159,7 +159,7 @@ async def test_a_speedup_measured_against_a_plain_twin_is_shown_as_one_and_findi
             cell = figure(page, "gpu-0", "Speedup")
             await expect(cell).to_contain_text(f"{told['speedups'][0]['value']:.2f}×")
             await expect(cell).to_contain_text("measured")
-            await page.get_by_role("link", name="gpu-0").click()
+            await page.get_by_role("link", name="gpu-0").last.click()
             await expect(page.locator(".worth")).to_contain_text(
                 "against servers of the same model without speculation"
             )
