@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -138,14 +139,15 @@ def past_break_even(evidence: Evidence) -> Finding | None:
             return None
         low, high = band
         source = "estimated from how steps slowed down with load"
-    if high >= 1:
+    if math.sqrt(low * high) >= 1:
         return None
     worth = f"{high:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
+    surely = "crossed" if high < 1 else "probably crossed"
     return Finding(
         "load-past-break-even",
         Level.PROBLEM,
-        f"Load crossed the break-even: {batch:.0f} requests run at once instead of {quiet.batch:.0f}, acceptance is as "
-        f"before, and speculation is worth {worth} times the plain speed ({source}).",
+        f"Load {surely} the break-even: {batch:.0f} requests run at once instead of {quiet.batch:.0f}, acceptance is "
+        f"as before, and speculation is worth {worth} times the plain speed ({source}).",
         (
             *figures("requests", running_requests=batch, quiet_running_requests=quiet.batch),
             *figures("seconds", step_latency=evidence.number("step_latency"), quiet_step_latency=quiet.step_seconds),

@@ -14,8 +14,12 @@ PLACE_COST = 3.0
 """Figures that a step has to fit beyond a slope: a place, chosen by looking at all of them, counts for three (the
 modified BIC of Zhang and Siegmund 2007 takes 3/2 log n of a change where a parameter takes 1/2)."""
 
-LEAST_EVIDENCE = 6.0
-"""Fall over its standard error from which it counts: shapes are chosen after looking, and on many servers."""
+INDEPENDENT = 2 / 3
+"""Share of the points that are as good as independent: requests span neighbouring blocks, and noise that lingers looks
+like a step."""
+
+LEAST_EVIDENCE = 3.0
+"""Fall over its standard error from which a shape is taken for one. That there was a fall at all, others have found."""
 
 LEAST_EARLY = 0.15
 """Share of the whole fall that its first third must bring where it began at the beginning: a straight line brings a
@@ -57,7 +61,7 @@ def decay(points: Sequence[Point], least_fall: float) -> Decay | None:
     fall = start - end
     if fall < least_fall or fall < LEAST_EVIDENCE * _standard_error(points, error):
         return None
-    allowance = len(points) ** (PLACE_COST / len(points))
+    allowance = len(points) ** (PLACE_COST / (len(points) * INDEPENDENT))
     if error >= allowance * _step_error(points) or not _began_at_once(points, fall):
         return None
     return Decay(start, end, (end - start) / (points[-1].at - points[0].at) * 3600)
