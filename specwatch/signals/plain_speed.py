@@ -21,8 +21,14 @@ MEMORY_TOKENS = 200_000.0
 LEAST_TOKENS = 1000.0
 """Tokens below which a bin says nothing: a handful of answers."""
 
+WIDEST = 2.0
+"""Doublings between neighbouring batch sizes that are bridged: over a factor of four a step's time bends little."""
+
+SMALLEST = 2.0**-10
+"""Batch sizes below it share a bin: a server that decodes for less than four seconds an hour."""
+
 LARGEST = 1 << 14
-"""Batch sizes above it share a bin: more requests than any server runs at once."""
+"""More requests than any server runs at once."""
 
 
 @dataclass
@@ -48,9 +54,9 @@ class PlainSpeed:
         tokens = engine.counts.get(Counter.DECODE_STEPS, 0.0)
         if any(engine.counts.get(counter, 0.0) > 0 for counter in SPECULATION):
             return
-        if not (0 < seconds < math.inf and 0 < tokens < math.inf and engine.seconds > 0):
+        batch_size = seconds / engine.seconds if engine.seconds > 0 else 0.0
+        if not (0 < batch_size < LARGEST and 0 < tokens < math.inf):
             return
-        batch_size = seconds / engine.seconds
         bin_ = self._bins.setdefault(_number(batch_size), _Bin())
         fade = min(1.0, MEMORY_TOKENS / (bin_.tokens + tokens))
         bin_.seconds = (bin_.seconds + seconds) * fade
@@ -59,8 +65,8 @@ class PlainSpeed:
     def seconds(self, batch_size: float) -> float | None:
         """Seconds per token at this batch size; None where twins ran at no such size.
 
-        Between the means of two neighbouring bins it is interpolated; within half a bin of the smallest and largest it
-        is theirs.
+        Between neighbouring bins it is interpolated; beyond the smallest and the largest, by a bin at most, it is
+        theirs.
         """
         if batch_size <= 0:
             return None
@@ -75,7 +81,7 @@ class PlainSpeed:
         above = [point for point in curve if point[0] >= at]
         if below and above:
             (x0, y0), (x1, y1) = below[-1], above[0]
-            if x1 - x0 > 2 * reach + 1:  # twins skipped more than a doubling: nobody knows what lies between
+            if x1 - x0 > WIDEST:
                 return y0 if at - x0 <= reach else y1 if x1 - at <= reach else None
             return y0 if x1 == x0 else y0 + (y1 - y0) * (at - x0) / (x1 - x0)
         nearest = below[-1] if below else above[0] if above else None
@@ -83,4 +89,4 @@ class PlainSpeed:
 
 
 def _number(batch_size: float) -> int:
-    return math.floor(BINS_PER_DOUBLING * math.log2(min(max(batch_size, 2.0**-10), LARGEST)))
+    return math.floor(BINS_PER_DOUBLING * math.log2(max(batch_size, SMALLEST)))

@@ -57,7 +57,9 @@ class _Seen:
 
     batch_size: float
     engine_batch_size: float
-    """Mean over its engines."""
+    """Mean over its engines, each as often as it decodes: what a token sees."""
+    busy: float
+    """Share of the time that its engines work, at most."""
     tokens_per_step: float
     coverage: float
     """Share of steps that were drafted."""
@@ -107,10 +109,11 @@ def _seen(engines: Sequence[Increments], min_drafts: float) -> _Seen | None:
     needed = (drafts, steps, tokens, step_seconds, counts[Counter.DRAFT_TOKENS])
     if not all(LEAST < each < MOST for each in needed) or drafts < min_drafts:
         return None
-    batch_size = sum(member.counts[Counter.DECODE_STEP_SECONDS] / member.seconds for member in members)
+    batches = [member.counts[Counter.DECODE_STEP_SECONDS] / member.seconds for member in members]
     return _Seen(
-        batch_size=batch_size,
-        engine_batch_size=batch_size / len(members),
+        batch_size=sum(batches),
+        engine_batch_size=sum([batch**2 for batch in batches]) / sum(batches),
+        busy=sum([min(1.0, batch) for batch in batches]) / len(batches),
         tokens_per_step=tokens / steps,
         coverage=min(1.0, drafts / steps),
         accepted_per_draft=counts[Counter.ACCEPTED_TOKENS] / drafts,
@@ -239,7 +242,7 @@ def _with_savings(speedup: Speedup, seen: _Seen, basis: Basis) -> Speedup:
     An engine is taken to be busy all the time that at least one request decodes on average, and for less than one that
     share of the time: requests that overlap while others are far between make it less, so it is an upper limit.
     """
-    busy = min(1.0, seen.engine_batch_size) * HOUR
+    busy = seen.busy * HOUR
     return replace(
         speedup,
         tokens_saved_per_hour=seen.tokens_per_second * HOUR * (1 - 1 / speedup.value),

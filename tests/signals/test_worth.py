@@ -237,6 +237,15 @@ def test_two_engines_are_one_server_of_twice_the_requests():
     assert found[CALIBRATED].value == pytest.approx(3.6 * HARDWARE.step_seconds(8, 0) / HARDWARE.step_seconds(8, 5))
 
 
+def test_an_idle_engine_makes_no_batch_smaller_and_saves_nothing():
+    busy, idle = server(batch=4), server(batch=4, seconds=0.001)
+    alone, both = (
+        by_kind(engines, Basis(twins=twins(4)))[MEASURED] for engines in ([busy], [busy, replace(idle, seconds=300.0)])
+    )
+    assert both.value == pytest.approx(alone.value, rel=1e-3)
+    assert both.gpu_seconds_saved_per_hour == pytest.approx((alone.gpu_seconds_saved_per_hour or 0) / 2, rel=1e-3)
+
+
 def test_servers_together_are_plain_time_over_time():
     gain, loss = (by_kind([server(batch=batch)], Basis(curve=curve()))[CALIBRATED] for batch in (4, 32))
     both = pooled([(gain, 4.0), (loss, 32.0)])
