@@ -38,10 +38,11 @@ class Step:
     @property
     def name(self) -> str:
         """As in the table."""
+        learned = "" if self.learned == HOUR or self.diurnal else f", {self.learned / HOUR:g} h learned"
         how = f" over {self.over / HOUR:g} h" if self.over else ""
         load = f"{self.requests:g} requests" + (", diurnal" if self.diurnal else "")
         length = ", long answers" if self.kind.output_tokens > USUAL.output_tokens else ""
-        return f"{self.points * 100:g} points{how}, {load}{length}"
+        return f"{self.points * 100:g} points{how}, {load}{length}{learned}"
 
     @property
     def usual(self) -> bool:
@@ -59,6 +60,7 @@ LONG = replace(USUAL, output_tokens=1500.0, max_tokens=4000)
 STEPS = (
     *(Step(points, trials=120) for points in (0.03, 0.05, 0.10, 0.20)),
     *(Step(points, requests=2.0, longest=2400) for points in (0.05, 0.10, 0.20)),
+    Step(0.05, requests=2.0, learned=DAY, trials=30, longest=2400),
     *(Step(points, requests=20.0) for points in (0.03, 0.05, 0.10, 0.20)),
     Step(0.10, requests=8.0, learned=DAY, diurnal=True, trials=40, longest=4000),
     Step(0.10, kind=LONG, requests=2.0, trials=60),

@@ -25,8 +25,8 @@ HELD_BACK = 8
 a change brought is still outside when the change shows."""
 
 FIRST_HOUR = 240
-"""Blocks from which on a portion is also half of what it takes to find a change by five points, which may be long on
-a quiet server. Before, the reference needs whatever there is."""
+"""Blocks from which on a portion is also as much as it takes to find a change by five points, which may be long on a
+quiet server. Before, the reference needs whatever there is."""
 
 UNDER_WAY = 0.5
 """Score from which a change is told of: by then it is a few thousand to one, e^(EVIDENCE/2)."""
@@ -252,7 +252,7 @@ class DriftDetector:
         self._falls.tune(self._reference)
         self._rises.tune(self._reference)
         blocks = self._reference.blocks
-        held_back = self._falls.blocks_needed(self._reference) / 2 if blocks >= FIRST_HOUR else 0.0
+        held_back = self._falls.blocks_needed(self._reference) if blocks >= FIRST_HOUR else 0.0
         self._portion = max(blocks / HELD_BACK, min(held_back, blocks))
 
     def _under_way(self, fall: float, rise: float) -> tuple[str | None, Change | None]:
