@@ -135,10 +135,6 @@ BY_PLACE: dict[str, tuple[Expected, float]] = {
     "fleet: How many tokens a second does speculation gain? A": (lambda t: per_second(t.gained(MODEL, WINDOW)), EXACT),
     "fleet: What did each model gain in the last day? A": (lambda t: t.gained(MODEL, DAY), A_SCRAPE_OF_THE_DAY),
     "fleet: What did each model gain in the last day? B": (
-        lambda t: every(t.hours_saved(MODEL), lambda hours: 4 * hours),
-        A_SCRAPE_OF_THE_DAY,
-    ),
-    "fleet: What did each model gain in the last day? C": (
         lambda t: counted(t, Counter.GENERATION_TOKENS),
         A_SCRAPE_OF_THE_DAY,
     ),
@@ -146,10 +142,6 @@ BY_PLACE: dict[str, tuple[Expected, float]] = {
     "fleet: Which alerts fired, and when? A": (lambda t: lanes(t, "page", 2), EXACT),
     "fleet: Which alerts fired, and when? B": (lambda t: lanes(t, "ticket", 1), EXACT),
     "fleet: What fires now, and for how long? A": (lambda t: dict.fromkeys(alerts(t), HELD), EXACT),
-    "server: Which positions are worth drafting now? C": (
-        lambda t: difference(t.signal("position_acceptance", FLEET), t.signal("position_acceptance", FLEET, DAY)),
-        A_SCRAPE_OF_THE_DAY,
-    ),
     "server: How full is the KV cache? A": (lambda t: t.cache(), EXACT),
     "server: Why do requests end? A": (lambda t: t.finished(), EXACT),
     "server: Acceptance of V0 servers since their start A": (lambda t: t.v0("acceptance_rate"), V0_IS_OLD),

@@ -256,6 +256,7 @@ def known(asks: Asks) -> dict[str, tuple[str, tuple[str, ...], float, float]]:
     for labels in (FLEET, MODEL, SERVER, ENGINE):
         for entry in (entry for entry in signals(ASSUMED) if entry.in_promql):
             found[asks.signal(entry.name, labels)] = (entry.name, labels, WINDOW, NOW)
+            found[asks.over("6h").signal(entry.name, labels)] = (entry.name, labels, DAY / 4, NOW)
             found[asks.over("1d").signal(entry.name, labels)] = (entry.name, labels, DAY, NOW)
             found[asks.offset(DAY_BEFORE).signal(entry.name, labels)] = (entry.name, labels, WINDOW, NOW - DAY)
     return found

@@ -38,12 +38,10 @@ from specwatch.generate.grafana_dashboard import Line, Section
 from specwatch.generate.grafana_plots import heatmap
 from specwatch.generate.grafana_table import NARROW, Column, Name, Order, table
 from specwatch.generate.live_promql import SERVER
+from specwatch.signals.workload import SHIFTED
 
 INDEX = Scale("none", decimals=3)
 """The population stability index: 0 for the same traffic, without an upper end."""
-
-INDEX_SHIFTED = 0.25
-"""What the index is commonly read by: below 0.1 nothing, above 0.25 another population (Siddiqi 2006)."""
 
 
 def drift(settings: Settings) -> dict[str, Any]:
@@ -262,13 +260,13 @@ def _why(settings: Settings) -> Section:
         Words(
             "Which property of the requests shifted? (sidecar)",
             "Population stability index of prompt and answer lengths, finish reasons and the prefix cache against the "
-            "reference. Below 0.1 nothing changed; above 0.25, dashed, it is another traffic.",
+            "reference. Below 0.1 nothing changed; above the dashed line it is another traffic.",
             NO_SIDECAR,
         ),
         [Query(of_sidecar("specwatch_workload_shift_ratio", by=("feature",)), "{{instance}} {{feature}}")],
         INDEX,
         first=HIGHEST,
-        alarm=INDEX_SHIFTED,
+        alarm=SHIFTED,
     )
     findings = table(
         Words(

@@ -22,7 +22,6 @@ from specwatch.generate.dashboards.parts import (
 from specwatch.generate.dashboards.scales import (
     COUNT,
     GAIN,
-    HOURS,
     MANY_TOKENS,
     NO_SERVER,
     NO_SIDECAR,
@@ -108,14 +107,13 @@ def saved(asks: Asks) -> Section:
     by_model = table(
         Words(
             "What did each model gain in the last day?",
-            "Tokens and GPU-hours gained over plain decoding, estimated as above, the smallest first. What is "
-            "negative was lost.",
+            "Tokens gained over plain decoding, estimated as above, beside all that were generated; the smallest gain "
+            "first. What is negative was lost.",
             NOTHING_DRAFTED,
         ),
         (Name("Model", "model_name"), Name("Job", "job", 80)),
         (
             Column("Tokens gained", asks.tokens_gained(MODEL, LAST_DAY), MANY_TOKENS, grafana.bad_below(0), 120),
-            Column("GPU-hours saved", f"{asks.hours_saved(MODEL)} * $gpus", HOURS, grafana.bad_below(0), 140),
             Column("Generated", asks.generated(MODEL, LAST_DAY), MANY_TOKENS, width=100),
         ),
         Order("Tokens gained"),

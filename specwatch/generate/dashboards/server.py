@@ -6,9 +6,8 @@ from typing import Any
 
 from specwatch.generate import grafana
 from specwatch.generate.dashboards.asks import (
-    LAST_DAY,
+    LAST_HOURS,
     Asks,
-    less,
 )
 from specwatch.generate.dashboards.frame import Board, Settings, dashboard
 from specwatch.generate.dashboards.parts import (
@@ -25,7 +24,6 @@ from specwatch.generate.dashboards.scales import (
     NO_SERVER,
     NOTHING_DECODED,
     NOTHING_DRAFTED,
-    POINTS,
     RATE,
     REQUESTS,
     SHARE,
@@ -153,19 +151,18 @@ def _positions(asks: Asks) -> Section:
         shade=GOOD,
         styles=widths,
     )
-    usual = asks.over(LAST_DAY).signal("position_acceptance")
+    usual = asks.over(LAST_HOURS).signal("position_acceptance")
     now = table(
         Words(
             "Which positions are worth drafting now?",
-            "The same shares now, over the last day, and now less then; the first drafted token is at the top. A "
+            "The same shares now, and over the last six hours; the first drafted token is at the top. A "
             f"position pays while its share exceeds what a draft token costs, {asks.cost.c:.1%} of a plain step.",
             NOTHING_DRAFTED,
         ),
         (Name("Position", "position", 90),),
         (
             Column("Now", position.expr, SHARE, width=None, as_bar=True, steps=grafana.bad_below(asks.cost.c)),
-            Column("Last day", usual, SHARE, width=None, as_bar=True, steps=grafana.Steps(NEUTRAL)),
-            Column("Change", less(position.expr, usual), POINTS, width=100),
+            Column("Last 6 h", usual, SHARE, width=None, as_bar=True, steps=grafana.Steps(NEUTRAL)),
         ),
         Order("Position"),
     )
