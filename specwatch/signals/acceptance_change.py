@@ -192,7 +192,7 @@ def _decaying(evidence: Evidence, peers: Peers) -> Finding | None:
         "draft-decays",
         Level.PROBLEM,
         f"The draft decays since the restart {duration(sofar)} ago: acceptance went from {found.start:.1%} to "
-        f"{found.end:.1%} little by little, {abs(found.per_hour):.1%} an hour.",
+        f"{found.end:.1%} little by little.",
         (
             *figures("ratio", at_restart=found.start, now=found.end, per_hour=found.per_hour),
             Figure("restarted_at", deployed.at, "seconds"),

@@ -248,7 +248,8 @@ def test_a_decay_since_the_restart_is_named():
     course = CourseView(minutes(*rates), (Deployment(NOW - 3600, (), minutes(*[0.85, 0.84] * 5, until=3600)),))
     found = first(replace(fallen(0.55), course=course))
     assert found.code == "draft-decays"
-    assert "an hour" in found.text
+    assert "since the restart 60 min ago" in found.text
+    assert {figure.name: figure.value for figure in found.evidence}["per_hour"] == pytest.approx(-0.3, abs=0.02)
 
 
 def test_longer_drafts_by_a_schedule_are_no_illness():
