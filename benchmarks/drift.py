@@ -4,7 +4,7 @@
 
 simulates servers, request by request, and lets specwatch's detector, the rule that articles print and river's detectors
 watch them; prints tables, and with --write puts them and a figure into docs/drift.md. Whatever can be tuned is tuned
-first, on healthy months of its own, to one false alarm a month. Seeded: the same tables come out again.
+first, on healthy months of its own, to as many false alarms as ours raises. Seeded: the same tables come out again.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from benchmarks.drift_traces import DAY, Counts, with_rate
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE, FIGURE = DOCS / "drift.md", DOCS / "images" / "drift.png"
+
+ALLOWED = 0.25
+"""False alarms a month that the others are tuned to: as many as specwatch's detector raises, in the first table."""
 
 TUNING_SEED = 1000
 """Healthy months from here on are for tuning; those from 0 on are judged."""
@@ -57,12 +60,12 @@ def false_alarms(setting: Setting, seed: int, days: int = 30, steady: bool = Fal
 
 
 def tune(name: str, size: Size, steady: bool) -> Setting:
-    """The keenest parameter that raises at most one false alarm a month on the tuning streams, by bisection."""
+    """The keenest parameter that raises at most ALLOWED false alarms a month on the tuning streams, by bisection."""
     entry = BY_NAME[name]
     if not entry.tuned:
         return Setting(name)
     days, months = (size.slow_days, 1) if entry.slow else (size.days, size.others)
-    allowed = months * days / 30
+    allowed = ALLOWED * months * days / 30
     low, high = 0.0, 1.0
     for _ in range(size.tuning_steps):
         middle = (low + high) / 2

@@ -122,7 +122,7 @@ def draw(results: Results, path: Path) -> None:
     axes.set(xscale="log", yscale="log", xlabel="fall of the acceptance rate, points")
     axes.set(ylabel="mean delay, intervals of 15 s", xticks=points, xticklabels=[f"{x:g}" for x in points])
     axes.minorticks_off()
-    axes.set_title("One false alarm a month at most; the reference learned for an hour", fontsize=10)
+    axes.set_title("Equal false alarms; the reference learned for an hour", fontsize=10)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
