@@ -127,7 +127,7 @@ class _Ends:
 
     def of(self, end: str) -> Computed:
         """One end, ``low`` or ``high``."""
-        words = f"{end} end of the ratio ± t · √(its long-run variance ÷ its denominator), on the logistic scale"
+        words = f"{end} end of the ratio ± t · √(its variance ÷ its denominator)"
         return Computed(partial(self._compute, end), words)
 
     def _compute(self, end: str, engines: Sequence[Increments]) -> float | None:
@@ -149,6 +149,7 @@ _BOUNDS = tuple(
     for name, unit, title, ends in (
         ("acceptance_rate", Unit.RATIO, "Acceptance rate", _Ends(Quantity.ACCEPTANCE_RATE, 0.0)),
         ("acceptance_length", Unit.TOKENS, "Acceptance length", _Ends(Quantity.ACCEPTED_PER_DRAFT, 1.0)),
+        ("tokens_per_step", Unit.TOKENS, "Tokens per decode step", _Ends(Quantity.TOKENS_PER_STEP, 0.0)),
     )
     for end in ("low", "high")
 )
