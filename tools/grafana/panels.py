@@ -41,7 +41,7 @@ MODES = ("light", "dark")
 ONE_SERVER = frozenset(["specwatch-server"])
 """Dashboards that are about one server: the scene's subject is chosen on them."""
 
-WIDTH, HEIGHT = 1440, 1000
+WIDTH, HEIGHT = 1440, 1120
 SETTLE_MILLISECONDS = 1500
 """Grafana's charts are drawn after their panels are laid out."""
 
