@@ -95,22 +95,24 @@ async def _follow(target: Target, settings: WatchSettings, duration: float, scre
 
 
 async def _views(target: Target, settings: WatchSettings, duration: float) -> AsyncIterator[TargetView]:
-    """One view after every scrape."""
+    """One view after every scrape; of a server however slow at least two, for a rate takes two."""
     watch, clock = TargetWatch(target, settings), Clock()
     end = clock.now() + duration
+    scrapes = 0
     async with http_session() as session:
         while True:
             try:
                 watch.observe(clock.now(), await scrape(session, target))
             except ScrapeError as problem:
                 watch.failed(str(problem))
+            scrapes += 1
             if watch.release is None and watch.up:
                 watch.release = await server_release(session, target)
             yield watch.view(clock.now())
             left = end - clock.now()
-            if not watch.up or left <= 0:
+            if not watch.up or (left <= 0 and scrapes >= 2):
                 return
-            await asyncio.sleep(min(SCRAPE_EVERY, left))
+            await asyncio.sleep(max(0.0, min(SCRAPE_EVERY, left)))
 
 
 def _exit_code(view: TargetView) -> int:

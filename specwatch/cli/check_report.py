@@ -36,7 +36,7 @@ def report(view: TargetView) -> Group:
     if rows:
         parts += [Text(), Text(_window_line(view), style="dim"), Padding(_table(rows), (0, 0, 0, 2))]
     parts += [Text(), _findings(view)]
-    if isinstance(view.headline.values["estimated_speedup"], float):
+    if isinstance(view.headline.values["estimated_speedup"], float) and not _tells_its_cost(view):
         parts += [Text(), Text(_draft_cost(view), style="dim")]
     return Group(*parts)
 
@@ -57,7 +57,8 @@ def as_json(view: TargetView) -> dict[str, Any]:
         "signals": dict(window.values),
         "since_start": dict(view.since_start),
         "draft_cost": asdict(view.cost),
-        "findings": [{"code": f.code, "level": f.level.value, "text": f.text} for f in view.findings],
+        "speedups": [asdict(speedup) | {"kind": speedup.kind.value} for speedup in view.speedups],
+        "findings": [asdict(finding) | {"level": finding.level.value} for finding in view.findings],
     }
 
 
@@ -99,6 +100,8 @@ def _findings(view: TargetView) -> Table:
     for finding in view.findings:
         sign, colour = MARKS[finding.level]
         table.add_row(Text(sign, style=colour), Text(cut(clean(finding.text), LONGEST_SENTENCE)))
+        if finding.remedy and finding is view.findings[0]:
+            table.add_row(Text(), Text(cut(clean(finding.remedy), LONGEST_SENTENCE), style="dim"))
     return table
 
 
@@ -135,6 +138,10 @@ def _stray(speedup: Value) -> str:
         return ""
     low, high = band(speedup)
     return f"published measurements stray to {low:.2f}–{high:.2f} ×"
+
+
+def _tells_its_cost(view: TargetView) -> bool:
+    return any(view.cost.source in finding.text for finding in view.findings)
 
 
 def _draft_cost(view: TargetView) -> str:

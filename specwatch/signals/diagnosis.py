@@ -67,7 +67,8 @@ def diagnose(evidence: Evidence, peers: Peers = ALONE) -> tuple[Finding, ...]:
     found = [*([changed] if changed else []), *(finding for check in _CHECKS if (finding := check(evidence)))]
     problems = [finding for finding in found if finding.level is Level.PROBLEM]
     notices = [finding for finding in found if finding.level is not Level.PROBLEM]
-    return (*(problems or _healthy(evidence)), *notices)
+    low = None if problems else _low_acceptance(evidence)
+    return (*(problems or _healthy(evidence)), *([low] if low else []), *notices)
 
 
 def _enough_traffic(evidence: Evidence) -> bool:
@@ -161,7 +162,6 @@ _CHECKS: tuple[Callable[[Evidence], Finding | None], ...] = (
     slower_than_none,
     k_too_long,
     _slightly_below,
-    _low_acceptance,
     _one_scrape,
     _no_traffic,
     _too_little,

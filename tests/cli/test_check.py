@@ -116,15 +116,19 @@ OFF = page_text("vllm-0.32.0-v1-off")
         pytest.param(
             (JSON, SPANISH),
             1,
-            ["✗ Speculation costs more than it gives: at most 0.86 times the plain speed", "✗ Acceptance is 1.5%"],
+            [
+                "✗ Speculation costs more than it gives: at most 0.86 times",
+                "Lower K, change the draft",
+                "✗ K is too long",
+            ],
             id="a draft that does not fit",
         ),
         pytest.param((OFF,), 1, ["✗ vLLM serves without speculation"], id="no speculation"),
         pytest.param((V0_NEW,), 1, ["✗ vLLM exports no token statistics"], id="V0 before its first request"),
         pytest.param((JSON, JSON), 0, ["• No tokens were generated in this window"], id="no traffic"),
-        pytest.param(FEW, 0, ["• Too few drafts in this window"], id="too little traffic"),
+        pytest.param(FEW, 0, ["• Not enough traffic to say: too few drafts in this window"], id="too little traffic"),
         pytest.param(PARTLY, 0, ["✓ Speculation fits", "• Only 40% of decode steps are drafted"], id="partly drafted"),
-        pytest.param(HARDLY, 1, ["✗ Speculation is configured, tokens flow, and hardly a step"], id="not drafting"),
+        pytest.param(HARDLY, 1, ["✗ Speculation is off: it is configured and tokens flow"], id="not drafting"),
         pytest.param((JSON.replace("vllm:", "vllm_"),), 1, ["✗ An exporter on the way renamed vllm:…"], id="mangled"),
         pytest.param(("# TYPE up gauge\nup 1\n",), 1, ["✗ This is a metrics page, but not vLLM's"], id="not vLLM"),
         pytest.param((DIFFUSION,), 0, ["• A diffusion model: it denoises instead of drafting"], id="diffusion"),
@@ -172,7 +176,7 @@ async def test_a_draft_cost_that_is_given_decides_whether_speculation_pays():
         result = await checked(url, "--draft-cost", "2")
     assert result.exit_code == 1
     assert "✗ Speculation costs more than it gives" in said(result)
-    assert "Draft cost, given: a draft token costs 200.0% of a target step." in said(result)
+    assert "(given: a draft token costs 200.0% of a target step)" in said(result)
     assert "--draft-cost sets it" not in result.output
 
 
@@ -264,7 +268,7 @@ async def test_json_is_all_there_is_on_the_output_and_holds_what_the_report_says
     assert result.exit_code == 1
     assert list(told) == [
         *("url", "up", "error", "release", "dialect", "model", "engines", "k", "window_seconds", "signals"),
-        *("since_start", "draft_cost", "findings"),
+        *("since_start", "draft_cost", "speedups", "findings"),
     ]
     assert (told["url"], told["up"], told["error"], told["release"]) == (f"{url}/metrics", True, None, "0.32.0")
     assert (told["dialect"], told["model"], told["engines"], told["k"]) == ("v1", "./lab_target", 1, 5)
@@ -273,7 +277,7 @@ async def test_json_is_all_there_is_on_the_output_and_holds_what_the_report_says
     assert told["signals"]["acceptance_rate"] == pytest.approx(0.015, abs=1e-3)
     assert [(finding["code"], finding["level"]) for finding in told["findings"]] == [
         ("slower-than-none", "problem"),
-        ("acceptance-low", "notice"),
+        ("k-too-long", "problem"),
     ]
 
 
@@ -352,7 +356,7 @@ async def test_on_a_terminal_the_report_grows_in_place_and_fits(monkeypatch, wid
 async def test_sentences_hang_below_their_signs():
     async with serving({"/metrics": in_turn(JSON, SPANISH)}) as url:
         lines = (await checked(url)).output.splitlines()
-    at = next(index for index, line in enumerate(lines) if line.startswith("✗ Acceptance"))
+    at = next(index for index, line in enumerate(lines) if line.startswith("✗ Speculation"))
     assert lines[at + 1].startswith("  ")
     assert len(lines[at]) <= 80
 
