@@ -120,12 +120,12 @@ def test_too_few_drafts_are_said_to_be_too_few():
     assert codes(Evidence(Dialect.V1, {"generation_throughput": 5.0, "draft_coverage": 1.0})) == ["too-little-traffic"]
 
 
-def test_a_collapse_on_captured_pages_is_a_loss_and_low():
+def test_a_collapse_on_captured_pages_is_a_loss_and_that_it_is_low_says_nothing_new():
     increments = between("vllm-0.32.0-v1-draft_model-json", "vllm-0.32.0-v1-draft_model-es")
     findings = diagnose(Evidence(Dialect.V1, evaluate(signals(), [increments])))
     assert [f.code for f in findings][:1] == ["slower-than-none"]
     assert "0.86" in findings[0].text
-    assert {"acceptance-low"} < {f.code for f in findings}
+    assert "acceptance-low" not in {f.code for f in findings}
 
 
 def test_acceptance_below_sixty_per_cent_alone_is_no_illness():
@@ -135,7 +135,7 @@ def test_acceptance_below_sixty_per_cent_alone_is_no_illness():
 
 def test_problems_come_before_notices():
     found = replace(evidence(estimated_speedup=0.9, acceptance_rate=0.03), engines=4)
-    assert codes(found) == ["slower-than-none", "acceptance-low", "several-engines"]
+    assert codes(found) == ["slower-than-none", "several-engines"]
 
 
 def test_the_old_engine_is_told_what_it_cannot_tell():
