@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -52,5 +53,5 @@ def _processes() -> Mapping[int, tuple[str, int, int]]:
 def _serves(pid: int, port: str) -> bool:
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-        return "vllm.entrypoints.openai.api_server" in words and port in words
+        return "vllm.entrypoints.openai.api_server" in words and ("--port", port) in pairwise(words)
     return False
