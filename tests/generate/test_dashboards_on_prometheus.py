@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from specwatch.generate.dashboards import BOARDS, Board, Settings
-from specwatch.generate.dashboards.asks import MODEL, SERVER, Asks
+from specwatch.generate.dashboards.asks import MODEL, SERVER, Asks, of_sidecar
 from specwatch.generate.dashboards.fleet import UNSAID
 from specwatch.generate.live_promql import FLEET
 from specwatch.signals.speedup import ASSUMED
@@ -253,6 +253,22 @@ SIDECAR = {
     "specwatch_losslessness_distorted": 0.0,
 }
 
+
+def told_by_sidecar() -> dict[str, Values]:
+    """What queries that ask for one of its metrics should give, the two servers chosen."""
+    found: dict[str, Values] = {}
+    for place, value in SIDECAR.items():
+        metric, _, written = place.rstrip("}").partition("{")
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', written))
+        by = () if "window" in labels else tuple(labels)
+        expr = of_sidecar(metric, *([written] if "window" in labels else []), by=by)
+        for server in ("two:8000", "three:8000"):
+            kept = {name: labels[name] for name in by}
+            key = frozenset({"instance": server, "model_name": LARGE, **kept}.items())
+            found.setdefault(expr, {})[key] = value
+    return found
+
+
 HELD = 600.0
 FIRING = (
     {"alertname": "SpeculativeAcceptanceRateLow", "severity": "ticket", "instance": "three:8000"},
@@ -333,6 +349,7 @@ async def test_the_dashboards_show_the_truth(newest: bool, fleet: tuple[Recorded
             await every_query_gives_the_truth(scene, chosen)
         for chosen in (ALL, SEVERAL, ONE):
             await no_panel_is_empty(scene, chosen)
+        await what_the_sidecar_says_is_shown(scene)
         await variables_list_the_fleet(scene)
         await what_is_away_or_changed_is_told(scene)
 
@@ -355,6 +372,16 @@ async def every_query_gives_the_truth(scene: Scene, chosen: Mapping[str, str]) -
         if shown != pytest.approx(true, rel=near, abs=1e-9 if near == EXACT else 1e-3):
             wrong.append(f"{asked.place}: {shown} instead of {true}")
     assert not wrong, f"with {chosen}:\n" + "\n".join(wrong)
+
+
+async def what_the_sidecar_says_is_shown(scene: Scene) -> None:
+    told, seen = told_by_sidecar(), set()
+    for asked in all_asked():
+        expr = asked.target["expr"]
+        if expr in told:
+            seen.add(expr)
+            assert await scene.ask(expr, SEVERAL) == pytest.approx(told[expr]), asked.place
+    assert len(seen) >= 15
 
 
 async def no_panel_is_empty(scene: Scene, chosen: Mapping[str, str]) -> None:
