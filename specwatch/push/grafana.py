@@ -27,6 +27,9 @@ LARGEST_ANSWER = 16 * 2**20
 LONGEST_WORDS = 200
 """Characters of Grafana's own words that an error repeats."""
 
+HEALTH = "/api/health"
+"""The one question that needs no token."""
+
 _CHUNK = 2**16
 
 
@@ -66,9 +69,10 @@ class Grafana:
 
     def __init__(self, url: str, token: str, ca_file: Path | None = None) -> None:
         self.url = checked_url(url)
+        if not token.isascii():
+            raise InputError("--token-file: a token of Grafana has letters and digits of ASCII only")
         self._session = requests.Session()
-        # An object, because requests would prefer a password of ~/.netrc to a plain header.
-        self._session.auth = _Bearer(token)
+        self._bearer = _Bearer(token)
         self._trusted = str(ca_file) if ca_file else True
 
     def __enter__(self) -> Grafana:
@@ -82,8 +86,8 @@ class Grafana:
         self._session.close()
 
     def check(self) -> None:
-        """Raise unless a Grafana answers at this address; no token is needed for that."""
-        answer = self._ask("GET", "/api/health", known=frozenset(range(200, 600)))
+        """Raise unless a Grafana answers at this address, which has not seen the token then."""
+        answer = self._ask("GET", HEALTH, known=frozenset(range(200, 600)))
         if not isinstance(answer, dict) or "database" not in answer:
             raise SpecwatchError(
                 f"{self.url} is no Grafana: /api/health does not answer as Grafana does; name the address that its "
@@ -176,6 +180,8 @@ class Grafana:
                 data=None if body is None else json.dumps(body).encode(),
                 headers={"Accept": "application/json", "Content-Type": "application/json"},
                 timeout=(CONNECT_SECONDS, READ_SECONDS),
+                # An object, because requests would prefer a password of ~/.netrc to a plain header.
+                auth=_nobody if path == HEALTH else self._bearer,
                 allow_redirects=False,
                 stream=True,
                 verify=self._trusted,  # of the session, requests would prefer the variable REQUESTS_CA_BUNDLE
@@ -209,6 +215,11 @@ class _Bearer(requests.auth.AuthBase):
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         request.headers["Authorization"] = f"Bearer {self._token}"
         return request
+
+
+def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Authorize nothing."""
+    return request
 
 
 def checked_url(url: str) -> str:

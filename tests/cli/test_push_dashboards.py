@@ -216,7 +216,7 @@ def test_a_grafana_that_is_away_is_said_in_a_few_words(folder):
     assert words == "cannot reach Grafana at http://127.0.0.1:1: connection refused"
 
 
-async def test_a_server_that_is_no_grafana_is_told_apart_and_gets_no_token(folder, tmp_path):
+async def test_a_server_that_is_no_grafana_is_told_apart(folder):
     page = b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\nConnection: close\r\n\r\n<html>Hi</html>"
     async with answering(page) as url:
         assert "is no Grafana" in problem(await asyncio.to_thread(push, url, folder))

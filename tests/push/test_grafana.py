@@ -47,12 +47,21 @@ def test_a_ca_file_without_a_certificate_is_said(tmp_path: Path):
         checked(fake.url, tmp_path / "ca.pem")
 
 
-def test_the_token_is_sent_though_netrc_has_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_token_goes_to_a_grafana_only_and_though_netrc_has_a_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login root password root\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    with grafana() as fake:
-        checked(fake.url)
-        assert fake.authorization == [f"Bearer {TOKEN}"]
+    with grafana() as fake, Grafana(fake.url, TOKEN) as asked:
+        asked.check()
+        asked.folder("x")
+        assert fake.authorization == [None, f"Bearer {TOKEN}"]
+
+
+def test_a_token_that_no_header_can_hold_is_refused_and_not_repeated():
+    with pytest.raises(InputError, match="--token-file") as caught:
+        Grafana("http://127.0.0.1:1", "glsa_推論")
+    assert "推論" not in str(caught.value)
 
 
 async def test_a_redirect_is_named_and_not_followed():
