@@ -31,6 +31,9 @@ from specwatch.errors import InputError
     type=click.Path(path_type=Path),
     help="What specwatch calibrate measured on these servers: speedups are then calibrated or measured.",
 )
+@click.option(
+    "--fingerprints", type=click.Path(path_type=Path), help="Domains that specwatch evaluate-draft knows, to name one."
+)
 @click.option("--gpus", type=int, metavar="N", help="GPUs of a server, for the GPU time that is saved.  [default: 1]")
 @click.option("--verify-every", metavar="DURATION", help="Test with a few tokens, this often, that text is lossless.")
 @click.option(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import signal
 import socket
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -16,7 +18,7 @@ from specwatch.alerting.receivers import receivers
 from specwatch.collect.scraper import Limits
 from specwatch.collect.targets import parse_all
 from specwatch.config import SidecarConfig
-from specwatch.errors import SpecwatchError
+from specwatch.errors import InputError, SpecwatchError
 from specwatch.sidecar import losslessness
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
@@ -24,7 +26,9 @@ from specwatch.sidecar.launched import Launched
 from specwatch.sidecar.references import References
 from specwatch.sidecar.service import Service, ServiceSettings
 from specwatch.sidecar.watch import WatchSettings
+from specwatch.signals import fingerprint
 from specwatch.signals.cost import CostCurve, CostPoint
+from specwatch.signals.fingerprint import Fingerprint
 from specwatch.signals.speedup import ASSUMED, DraftCost, from_parameter_counts, given
 from specwatch.vllm import calibration
 from specwatch.vllm.calibration import Calibration
@@ -32,6 +36,9 @@ from specwatch.vllm.launch_record import LaunchRecord
 from specwatch.vllm.speculation import Speculation
 
 log = logging.getLogger(__name__)
+
+LARGEST_FINGERPRINTS = 4 * 2**20
+"""Bytes: a thousand domains of ten K take about two million."""
 
 DRAIN_SECONDS = 15
 """Longest a stop waits for answers under way and messages still to deliver."""
@@ -107,7 +114,24 @@ def watch_settings(
         cost=_cost(config, record),
         curve=CostCurve.of(map(CostPoint.read, calibrated.costs)) if calibrated and calibrated.costs else None,
         accelerators=config.gpus,
+        fingerprints=_fingerprints(config.fingerprints) if config.fingerprints else (),
     )
+
+
+def _fingerprints(path: Path) -> tuple[Fingerprint, ...]:
+    """What ``specwatch evaluate-draft`` wrote; InputError, with the place, for anything else."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(LARGEST_FINGERPRINTS + 1)
+        if len(raw) > LARGEST_FINGERPRINTS:
+            raise InputError("larger than a file of fingerprints can be")
+        return fingerprint.parse(json.loads(raw))
+    except OSError as problem:
+        raise InputError(f"--fingerprints {path}: {(problem.strerror or str(problem)).lower()}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"--fingerprints {path}: no JSON") from None
+    except InputError as problem:
+        raise InputError(f"--fingerprints {path}: {problem}") from None
 
 
 def _cost(config: SidecarConfig, record: LaunchRecord | None) -> DraftCost:

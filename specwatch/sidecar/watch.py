@@ -17,6 +17,7 @@ from specwatch.signals.diagnosis import diagnose
 from specwatch.signals.drift import DriftDetector, DriftSettings
 from specwatch.signals.evidence import Evidence
 from specwatch.signals.findings import Finding, Level
+from specwatch.signals.fingerprint import Fingerprint, nearest
 from specwatch.signals.plain_speed import PlainSpeed
 from specwatch.signals.speedup import ASSUMED, DraftCost, Speedup
 from specwatch.signals.window import Increments, Ledger, add_up
@@ -55,6 +56,8 @@ class WatchSettings:
     """What steps cost, from a calibration of this deployment."""
     accelerators: int = 1
     """GPUs of the server."""
+    fingerprints: tuple[Fingerprint, ...] = ()
+    """Domains whose acceptance by position is known."""
     drift: DriftSettings = field(default_factory=DriftSettings)
     workload: WorkloadSettings = field(default_factory=WorkloadSettings)
     block_seconds: float = BLOCK_SECONDS
@@ -216,7 +219,12 @@ class TargetWatch:
             workload=self._workload.reading(),
             course=self._course.view(),
             schedule=self.settings.schedule,
+            likeness=self._likeness(now),
         )
+
+    def _likeness(self, now: float) -> tuple[str, float] | None:
+        rates, k = self.headline_values(now)["position_acceptance"], self._k()
+        return nearest(self.settings.fingerprints, rates, k) if isinstance(rates, tuple) and k else None
 
     def view(self, now: float, findings: Sequence[Finding] | None = None) -> TargetView:
         """Everything there is to say at ``now``.

@@ -248,11 +248,18 @@ def _domain(evidence: Evidence, peers: Peers, prompts: Shift | None) -> Finding:
         evidence.changed_at is not None and evidence.now - evidence.changed_at >= LASTING * evidence.window_seconds
     )
     stays = " It lasts: the draft needs this traffic." if lasting else ""
+    name, distance = evidence.likeness or (None, None)
+    like = f" It looks most like {name[:40]!r} now." if name else ""
     return Finding(
         "traffic-changed",
         Level.PROBLEM,
-        f"The traffic changed domain: {_fall(evidence)}{who}{looks}.{stays}",
-        (*_rates(evidence), *_shift_figures(prompts), Figure("replicas_moved", len(peers.moved) + 1.0, "servers")),
+        f"The traffic changed domain: {_fall(evidence)}{who}{looks}.{like}{stays}",
+        (
+            *_rates(evidence),
+            *_shift_figures(prompts),
+            *figures("ratio", distance_to_known_domain=distance),
+            Figure("replicas_moved", len(peers.moved) + 1.0, "servers"),
+        ),
         DOMAIN_REMEDY,
     )
 

@@ -38,6 +38,8 @@ class Evidence:
     course: CourseView = field(default_factory=CourseView)
     schedule: tuple[tuple[int, int, int], ...] = ()
     """K by batch size as launched: first and last batch size, K."""
+    likeness: tuple[str, float] | None = None
+    """The known domain whose acceptance by position is nearest to today's, and its distance: see ``fingerprint.nearest``."""
 
     def number(self, name: str) -> float | None:
         """A scalar signal, or None without enough to say."""
