@@ -39,7 +39,7 @@ class Evidence:
     schedule: tuple[tuple[int, int, int], ...] = ()
     """K by batch size as launched: first and last batch size, K."""
     likeness: tuple[str, float] | None = None
-    """The known domain whose acceptance by position is nearest to today's, and its distance: see ``fingerprint.nearest``."""
+    """The known domain whose acceptance by position is nearest to today's, and how far: ``fingerprint.nearest``."""
 
     def number(self, name: str) -> float | None:
         """A scalar signal, or None without enough to say."""
