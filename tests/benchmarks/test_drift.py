@@ -64,6 +64,8 @@ def test_a_healthy_month_holds_quiet_nights_and_both_k():
     assert np.mean(month.drafts < 30) > 0.1
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_information_adds_up_with_the_load_and_grows_with_the_size_of_the_change():
     small, large = (with_rate(USUAL, rate(USUAL) - points) for points in (0.05, 0.1))
     assert information(USUAL, small, 12.0) == pytest.approx(2 * information(USUAL, small, 6.0), rel=0.1)
@@ -86,6 +88,8 @@ def test_the_recorded_trace_falls_and_comes_back():
     assert by_domain["json"] > by_domain["mixed"] + 0.1 > by_domain["es"] + 0.2
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_everything_runs_from_traffic_to_page_and_figure(tmp_path):
     with Pool(1) as pool:
         results = measure(pool, SMOKE)
