@@ -106,7 +106,7 @@ class Grafana:
         answer = self._ask("GET", "/api/search", parameters={"type": "dash-folder", "query": title, "limit": "5000"})
         if not isinstance(answer, list):
             raise _unexpected("a list of folders", answer)
-        uids = [str(found["uid"]) for found in answer if isinstance(found, dict) and found.get("title") == title]
+        uids = [str(found.get("uid")) for found in answer if isinstance(found, dict) and found.get("title") == title]
         return tuple(folder for uid in uids if (folder := self.folder(uid)))
 
     def create_folder(self, folder: Folder) -> None:
@@ -155,7 +155,10 @@ class Grafana:
         body: Mapping[str, Any] | None = None,
         known: frozenset[int] = frozenset(),
     ) -> Any:
-        """The answer's JSON; None for the statuses in ``known`` unless they come with JSON that means something."""
+        """The answer's JSON, None where it has none. Other statuses than 2xx are errors, those in ``known`` are not.
+
+        A 404 that is known is None: there is nothing.
+        """
         status, raw, location = self._exchange(method, path, parameters, body)
         if 300 <= status < 400:
             raise SpecwatchError(
