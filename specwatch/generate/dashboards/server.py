@@ -92,7 +92,7 @@ def _headline(asks: Asks) -> Section:
         figure(
             "running_requests",
             REQUESTS,
-            "Running: how busy?",
+            "How busy?",
             "Mean number of requests in the batch, all that is selected together. Speculation spends spare arithmetic, "
             "which large batches leave little of.",
             NO_SERVER,
