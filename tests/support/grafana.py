@@ -93,10 +93,7 @@ class FakeGrafana:
 
     def _create_folder(self, body: dict[str, Any]) -> tuple[int, Any]:
         if not self.may_write:
-            return 403, {
-                "message": "You'll need additional permissions to perform this action",
-                "title": "Access denied",
-            }
+            return 403, DENIED
         if body["uid"] in self.folders:
             return 412, {"message": "a folder with the same uid already exists", "status": "version-mismatch"}
         self.folders[body["uid"]] = body["title"]
@@ -104,10 +101,7 @@ class FakeGrafana:
 
     def _dashboard(self, uid: str) -> tuple[int, Any]:
         if not self.may_read:
-            return 403, {
-                "message": "You'll need additional permissions to perform this action",
-                "title": "Access denied",
-            }
+            return 403, DENIED
         if uid not in self.dashboards:
             return 404, {"message": "Dashboard not found"}
         newest = self.dashboards[uid][-1]
@@ -133,10 +127,7 @@ class FakeGrafana:
         if self.before_save:
             self.before_save(uid)
         if not self.may_write:
-            return 403, {
-                "message": "You'll need additional permissions to perform this action",
-                "title": "Access denied",
-            }
+            return 403, DENIED
         if folder and folder not in self.folders:
             return 400, {"message": "folder not found"}
         if uid in self.provisioned:
