@@ -4,7 +4,8 @@
     python -m benchmarks.draft_evaluation huggingface   Hugging Face's assisted generation, temperature 1
     python -m benchmarks.draft_evaluation reference     the reference sampler, temperature 1, both ways of drafting
 
-Prints a table for each: acceptance rate by domain and K, predicted and counted, and the largest difference.
+Prints a table for each: acceptance rate by domain and K, predicted and counted, and the largest difference. At
+temperature 0 the prediction is made before, from prompts alone; above it, of the texts that were sampled.
 """
 
 from __future__ import annotations
@@ -28,21 +29,20 @@ from specwatch.lab.child import free_port, running
 from specwatch.lab.corpus import DOMAINS, prompts
 from specwatch.lab.models import prepare
 from specwatch.measure import local_models
-from specwatch.measure.acceptance_walk import walk
+from specwatch.measure.acceptance_walk import ScoredText, walk
 from specwatch.measure.documents import Document
 from specwatch.measure.draft_evaluation import Encoded, Evaluated, Settings, encode, evaluate
 from specwatch.measure.hf_acceptance import AssistedCounts, counted_drafting
 from specwatch.measure.load import Load
 from specwatch.measure.local_models import end_tokens
 from specwatch.measure.reference_decoding import decode
+from specwatch.measure.teacher_forcing import Drafting, Text, score
 from specwatch.vllm.metrics import Counter
 
 LIMIT = 0.03
 """Largest difference of acceptance rates that is let pass."""
 TOKENS = 120
 """Of each answer: what the lab's traffic asks for."""
-TEXTS = 8
-"""Written for each prompt above temperature 0."""
 RESAMPLES = 2000
 """Of the documents, for an interval's ends at 2.5 and 97.5 %."""
 
@@ -85,24 +85,15 @@ class Pair:
         """Documents of a domain."""
         return [one for one in self.encoded if one.document.domain == domain]
 
-    def evaluate(self, k: int, temperature: float, method: str = "greedy") -> list[Evaluated]:
-        """The command's evaluation; above temperature 0 of several texts for each prompt, for less of chance."""
-        return [
-            result
-            for seed in range(TEXTS if temperature else 1)
-            for result in evaluate(
-                self.target,
-                self.draft,
-                self.encoded,
-                Settings("target", "draft", temperature, method, k, TOKENS, self.dtype, seed=seed),
-                batch_size=16,
-            )
-        ]
+    def evaluate(self, k: int) -> list[Evaluated]:
+        """The command's evaluation at temperature 0."""
+        settings = Settings("target", "draft", k=k, max_tokens=TOKENS, dtype=self.dtype)
+        return evaluate(self.target, self.draft, self.encoded, settings, batch_size=16)
 
 
-def predicted(results: Iterable[Evaluated], domain: str, k: int, first: int = 1) -> float:
-    """Acceptance rate: accepted ÷ draft tokens, pooled over a domain's documents."""
-    counts = [walk(result.text, k, first) for result in results if result.domain == domain]
+def pooled(texts: Iterable[ScoredText], k: int, first: int = 1) -> float:
+    """Predicted acceptance rate: accepted ÷ draft tokens, of all texts together."""
+    counts = [walk(text, k, first) for text in texts]
     return sum(sum(count.accepted) for count in counts) / sum(sum(count.drafts) for count in counts)
 
 
@@ -119,11 +110,12 @@ def interval(accepted: Sequence[float], drafted: Sequence[float]) -> tuple[float
 
 async def against_vllm(pair: Pair, lengths: Sequence[int], count: int) -> list[Row]:
     """Counters of a vLLM server, started anew for every K."""
-    results = pair.evaluate(max(lengths), temperature=0.0)
+    results = pair.evaluate(max(lengths))
     rows = []
     for k in lengths:
         for domain, rate in (await _counters(k, count)).items():
-            rows.append(Row(domain, k, predicted(results, domain, k), rate))
+            texts = [result.text for result in results if result.domain == domain]
+            rows.append(Row(domain, k, pooled(texts, k), rate))
     return rows
 
 
@@ -160,51 +152,76 @@ async def _accepted(url: str) -> tuple[float, float]:
 
 def against_huggingface(pair: Pair, lengths: Sequence[int]) -> list[Row]:
     """Assisted generation at temperature 1, whose assistant draws its proposals and drafts from the first token on."""
-    results = pair.evaluate(max(lengths), temperature=1.0, method="probabilistic")
+    drafting = Settings("", "", 1.0, "probabilistic").drafting
     rows = []
     for k in lengths:
         for domain in DOMAINS:
-            counts = [_assisted(pair, one, k) for one in pair.of(domain)]
-            accepted, drafted = [count.accepted for count in counts], [count.drafted for count in counts]
+            asked = pair.of(domain)
+            done = [_assisted(pair, one, k) for one in asked]
+            texts = [text for text, _ in done]
+            # It never drafts the last token that it may write.
+            scored = [_without_last(text) for text in _scored(pair, asked, texts, drafting)]
+            accepted, drafted = [count.accepted for _, count in done], [count.drafted for _, count in done]
             rate = sum(accepted) / sum(drafted)
-            rows.append(Row(domain, k, predicted(results, domain, k, first=0), rate, interval(accepted, drafted)))
+            rows.append(Row(domain, k, pooled(scored, k, first=0), rate, interval(accepted, drafted)))
     return rows
 
 
-def _assisted(pair: Pair, one: Encoded, k: int) -> AssistedCounts:
+def _assisted(pair: Pair, one: Encoded, k: int) -> tuple[tuple[int, ...], AssistedCounts]:
+    """The text, and what was counted on the way."""
     pair.draft.generation_config.num_assistant_tokens = k
     pair.draft.generation_config.num_assistant_tokens_schedule = "constant"
     pair.draft.generation_config.assistant_confidence_threshold = 0.0
     torch.manual_seed(int(one.document.digest, 16) % 2**31 + k)
     options: dict[str, Any] = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
+    prompt = torch.tensor([one.prompt])
     with counted_drafting(pair.target) as counts:
-        pair.target.generate(torch.tensor([one.prompt]), assistant_model=pair.draft, max_new_tokens=TOKENS, **options)
-    return counts
+        output = pair.target.generate(prompt, assistant_model=pair.draft, max_new_tokens=TOKENS, **options)
+    return tuple(output[0, prompt.shape[1] :].tolist()), counts
 
 
 def against_reference(pair: Pair, lengths: Sequence[int], method: str) -> list[Row]:
     """The papers' algorithm, drawn out."""
-    results = pair.evaluate(max(lengths), temperature=1.0, method=method)
     drafting = Settings("", "", 1.0, method).drafting
     rows = []
     for k in lengths:
         for domain in DOMAINS:
-            source = torch.Generator().manual_seed(k)
+            asked, source = pair.of(domain), torch.Generator().manual_seed(k)
             decoded = [
                 decode(pair.target, pair.draft, one.prompt, TOKENS, k, drafting, source, ends=end_tokens(pair.target))
-                for one in pair.of(domain)
+                for one in asked
             ]
+            scored = _scored(pair, asked, [one.tokens for one in decoded], drafting)
+            # Of a last step that ran past the text, the prediction knows the beginning only.
             accepted, drafted = [float(sum(one.accepted)) for one in decoded], [float(k * one.steps) for one in decoded]
             rate = sum(accepted) / sum(drafted)
-            rows.append(Row(domain, k, predicted(results, domain, k), rate, interval(accepted, drafted)))
+            rows.append(Row(domain, k, pooled(scored, k), rate, interval(accepted, drafted)))
     return rows
+
+
+def _scored(
+    pair: Pair, asked: Sequence[Encoded], texts: Sequence[tuple[int, ...]], drafting: Drafting
+) -> list[ScoredText]:
+    """What the evaluation makes of texts that the target wrote.
+
+    Both ways of writing follow the target, so texts and counts can be held together one by one: texts drawn anew differ
+    by more than what is looked for.
+    """
+    read = [Text(one.prompt, text, len(text), own=True) for one, text in zip(asked, texts, strict=True)]
+    return score(pair.target, pair.draft, read, drafting)
+
+
+def _without_last(text: ScoredText) -> ScoredText:
+    if text.counted < TOKENS:
+        return text
+    return ScoredText(text.kept[:-1], text.expected[:-1], text.counted - 1)
 
 
 def show(title: str, rows: Sequence[Row]) -> None:
     """Print a table."""
     print(f"{title}\n{'domain':>6} {'K':>3}  {'predicted':>9} {'counted':>9} {'off':>9}")
     for row in rows:
-        print(row)
+        print(row, flush=True)
     worst = max(abs(row.predicted - row.counted) for row in rows)
     print(f"largest difference {worst:.4f}, at most {LIMIT} wanted: {'within' if worst <= LIMIT else 'NOT within'}")
     inside = [row.interval[0] <= row.predicted <= row.interval[1] for row in rows if row.interval]

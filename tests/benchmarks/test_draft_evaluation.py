@@ -10,7 +10,6 @@ torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 from benchmarks import draft_evaluation as benchmark  # noqa: E402 -- they need torch
 from specwatch.lab.corpus import DOMAINS  # noqa: E402
-from specwatch.measure.draft_evaluation import Evaluated  # noqa: E402
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 torch.set_num_threads(1)  # more only hinder each other on models this small
@@ -24,7 +23,6 @@ def pair() -> benchmark.Pair:
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "TOKENS", 12)
-    monkeypatch.setattr(benchmark, "TEXTS", 2)
 
 
 def test_predictions_are_held_against_the_reference_sampler_and_hugging_face(pair, capsys):
@@ -39,11 +37,11 @@ def test_predictions_are_held_against_the_reference_sampler_and_hugging_face(pai
 
 
 def test_a_prediction_pools_accepted_over_drafted():
-    def evaluated(*kept: float) -> Evaluated:
-        return Evaluated("", "x", True, ScoredText(kept, kept, len(kept)))
+    def text(*kept: float) -> ScoredText:
+        return ScoredText(kept, kept, len(kept))
 
     # Of steps from token 1 on: one that is accepted, and two that are not.
-    assert benchmark.predicted([evaluated(0, 1), evaluated(0, 0, 0)], "x", k=1) == pytest.approx(1 / 3)
+    assert benchmark.pooled([text(0, 1), text(0, 0, 0)], k=1) == pytest.approx(1 / 3)
 
 
 def test_one_document_has_an_interval_of_no_width():
