@@ -7,8 +7,9 @@ from benchmarks import verify_power, verify_samplers
 
 def test_few_texts_give_both_tables():
     lines = list(verify_power.report(texts=3, few=2, tokens=100, temperatures=(1.0,)))
-    assert lines[1].split() == ["temperature", "tokens", "verify", "z-test", "z-test", "at", "0.1%"]
+    assert lines[1].split()[:5] == ["temperature", "tokens", "verify", "z", "once"]
     assert lines[2].split()[:3] == ["1", "30", "0.00%"]
+    assert len(lines[2].split()) == 6
     assert [line.split("  ")[-1].strip() for line in lines if "garbage" in line] == ["0.1 of tokens (in 100%)"]
 
 
