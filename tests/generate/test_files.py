@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from specwatch.errors import SpecwatchError
-from specwatch.generate.files import differing, write_all
+from specwatch.generate.files import differing, write_all, write_or_check
 
 
 def test_files_are_written_into_folders_that_are_made_for_them(tmp_path: Path):
@@ -44,3 +44,18 @@ def test_a_failure_leaves_every_old_file_as_it_was(tmp_path: Path):
         write_all(tmp_path, {"a": "new\n", "b/c": "x\n"})
     assert (tmp_path / "a").read_text() == "old\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_what_was_written_is_said_and_a_check_of_it_writes_nothing(tmp_path: Path):
+    said: list[str] = []
+    write_or_check(tmp_path, {"a.txt": "a"}, check=False, say=said.append)
+    before = (tmp_path / "a.txt").stat().st_mtime_ns
+    write_or_check(tmp_path, {"a.txt": "a"}, check=True, say=said.append)
+    assert said == [f"wrote {tmp_path}/a.txt", f"{tmp_path} is what these options generate"]
+    assert (tmp_path / "a.txt").stat().st_mtime_ns == before
+
+
+def test_a_check_names_what_differs_and_the_way_out(tmp_path: Path):
+    with pytest.raises(SpecwatchError, match=r"a\.txt.*without --check"):
+        write_or_check(tmp_path, {"a.txt": "a"}, check=True, say=print)
+    assert list(tmp_path.iterdir()) == []
