@@ -33,8 +33,8 @@ from specwatch.signals.speedup import Speedup, SpeedupKind
 SCRAPE = 15.0 * SCALE
 """Simulated seconds between scrapes."""
 
-TRAINING, HELD_OUT = "training", "held-out-2"
-"""Halves of the seeds. A first set of the latter was looked at and is training now."""
+TRAINING, HELD_OUT = "training", "held-out-3"
+"""Sets of seeds. Two earlier held-out sets were looked at, and count as training now."""
 
 RESULT = Path(__file__).parent / "results" / "diagnosis.txt"
 

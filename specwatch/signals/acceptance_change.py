@@ -25,6 +25,10 @@ best rate seen on honest traffic is 0.925, a draft trained on the lab's own JSON
 LEAST_FALL = 0.05
 """Fall of the acceptance rate, in points, that is worth saying of a deployment or a decay."""
 
+LEAST_FALL_OF_FIRST = 0.10
+"""The same of the first draft token over a change of K. It is noisier, and longer drafts end well drafted requests in
+fewer steps, so that badly drafted ones weigh more: 2 points from K = 3 to 7 where requests differ as in the lab."""
+
 SURE = 5.0
 """Standard errors from which a change at a deployment counts."""
 
@@ -150,8 +154,9 @@ def _at_deployment(evidence: Evidence) -> Deployment | None:
     if deployment is None or decays(evidence):
         return None
     measure, _ = _comparable(deployment)
+    least = LEAST_FALL if measure is acceptance else LEAST_FALL_OF_FIRST
     change = difference(_points(deployment.before, measure), _points(_after(evidence, deployment), measure))
-    if change is None or change[0] > -LEAST_FALL or -change[0] < SURE * change[1]:
+    if change is None or change[0] > -least or -change[0] < SURE * change[1]:
         return None
     if _recovered(evidence, deployment):
         return None
