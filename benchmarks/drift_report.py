@@ -38,10 +38,11 @@ def report(results: Results) -> str:
 
 
 def write(text: str, page: Path) -> None:
-    """Put the tables between the page's two marks."""
+    """Put the tables and the figure between the page's two marks."""
     before, rest = page.read_text().split(BEGIN)
     _, after = rest.split(END)
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+    picture = "![Mean delay over the size of the fall](images/drift.png)"
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{picture}\n\n{END}{after}")
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
