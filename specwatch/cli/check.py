@@ -27,6 +27,9 @@ EXIT_NO_PAGE = 3
 EXIT_INTERRUPTED = 130
 """As shells have it after Ctrl-C: 1 would claim that something is wrong with the server."""
 
+SLOWEST = 60.0
+"""Seconds that two scrapes of a slow server may take beyond what was asked for: what was seen counts all the same."""
+
 SCRAPE_EVERY = 0.5
 """Seconds between scrapes: the first figures stand after one of them, and a page costs a server milliseconds."""
 
@@ -61,8 +64,8 @@ def command(url: str, duration: float, as_json: bool, k: int | None, draft_cost:
     settings = WatchSettings(
         k=k,
         cost=ASSUMED if draft_cost is None else given(draft_cost),
-        windows=(duration,),
-        headline=duration,
+        windows=(duration + SLOWEST,),
+        headline=duration + SLOWEST,
     )
     console = Console(highlight=False)
     try:

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from specwatch.alerting.delivery import Delivery
+from specwatch.alerting.diagnosis_text import in_words
 from specwatch.alerting.evaluation import AlertEvaluator, AlertStatus, State, Transition
 from specwatch.alerting.notification import Notification, Places
 from specwatch.alerting.receivers import Receiver
 from specwatch.sidecar.service import Findings
 from specwatch.sidecar.watch import TargetWatch
-from specwatch.signals.findings import in_words
 
 REMEMBERED = 50
 """Resolved alerts that are still shown."""

@@ -20,7 +20,7 @@ from specwatch.signals.findings import Finding, Level
 from specwatch.signals.fingerprint import Fingerprint, nearest
 from specwatch.signals.plain_speed import PlainSpeed
 from specwatch.signals.speedup import ASSUMED, DraftCost, Speedup
-from specwatch.signals.window import Increments, Ledger, add_up
+from specwatch.signals.window import Increments, Ledgers, add_up
 from specwatch.signals.workload import WorkloadSettings, WorkloadTracker
 from specwatch.signals.worth import Basis, assess
 from specwatch.vllm.metrics import Counter, Dialect, SinceStart, Snapshot
@@ -105,7 +105,7 @@ class TargetWatch:
         """What servers of the same model without speculation did; None without such servers."""
         self.settings = settings or WatchSettings()
         self._signals = signals(self.settings.cost)
-        self._engines: dict[str, Ledger] = {}
+        self._ledgers = Ledgers(max(self.settings.windows))
         self.drift = DriftDetector(self.settings.drift)
         self._workload = WorkloadTracker(self.settings.workload)
         self._course = Course(self.settings.block_seconds)
@@ -144,16 +144,11 @@ class TargetWatch:
     def observe(self, at: float, snapshot: Snapshot) -> Increments:
         """Take in a page; returns what all engines did together since the one before, nothing where it is the first."""
         self._error, self._last_scrape, self._snapshot, self._headline = None, at, snapshot, None
-        keep = max(self.settings.windows)
-        self._engines = {name: self._engines.get(name) or Ledger(keep) for name in snapshot.engines}
-        steps = [
-            self._engines[name].observe(at, engine, snapshot.process_start) for name, engine in snapshot.engines.items()
-        ]
-        self.steps = tuple(step for step in steps if step)
+        self.steps = tuple(self._ledgers.observe(at, snapshot.engines, snapshot.process_start))
         step = add_up(self.steps)
         self._update_drift(at, step)
         self._workload.observe(at, snapshot.engines)
-        self._course.observe(at, step, Setup(self._k(), self.settings.method, self.release), self._restarts)
+        self._course.observe(at, step, Setup(self._k(), self.settings.method, self.release), self._ledgers.restarts)
         headline = self.headline_values(at)
         self._history.append(
             HistoryPoint(
@@ -177,7 +172,7 @@ class TargetWatch:
     def _headline_at(self, now: float) -> _Headline:
         """Computed once for a moment: alerts, findings and the page ask for the same."""
         if self._headline is None or self._headline.at != now:
-            increments = self._increments(self.settings.headline, now)
+            increments = self._ledgers.over(self.settings.headline, now)
             basis = Basis(
                 cost=self.settings.cost,
                 curve=self.settings.curve,
@@ -211,7 +206,7 @@ class TargetWatch:
             values=self.headline_values(now),
             window_seconds=self.settings.headline,
             now=now,
-            engines=len(self._engines),
+            engines=self._ledgers.engines,
             model_name=self.model_name,
             cost=self.settings.cost,
             speedup=next(iter(self.speedups(now)), None),
@@ -242,11 +237,11 @@ class TargetWatch:
             release=self.release,
             dialect=self._dialect(snapshot) if snapshot else None,
             model_name=self.model_name,
-            engines=len(self._engines),
+            engines=self._ledgers.engines,
             k=self._k(),
             method=self.settings.method,
             cost=self.settings.cost,
-            restarts=self._restarts,
+            restarts=self._ledgers.restarts,
             windows=windows,
             headline_window=headline,
             since_start=self._since_start(snapshot.since_start if snapshot else None),
@@ -257,12 +252,8 @@ class TargetWatch:
             distorted=self.distorted,
         )
 
-    def _increments(self, seconds: float, now: float) -> list[Increments]:
-        parts = (ledger.over(seconds, now) for ledger in self._engines.values())
-        return [part for part in parts if part]
-
     def _window(self, seconds: float, now: float) -> WindowView:
-        parts = self._increments(seconds, now)
+        parts = self._ledgers.over(seconds, now)
         return WindowView(
             seconds=max((part.seconds for part in parts), default=None),
             values=evaluate(self._signals, parts),
@@ -298,10 +289,6 @@ class TargetWatch:
             "acceptance_rate": averages.acceptance_rate(k),
             "acceptance_length": averages.acceptance_length(k),
         }
-
-    @property
-    def _restarts(self) -> int:
-        return max((ledger.restarts for ledger in self._engines.values()), default=0)
 
     def findings(self, now: float) -> tuple[Finding, ...]:
         """What is wrong, as far as this server alone shows."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from enum import Enum
 
 
@@ -24,24 +22,6 @@ class Figure:
     value: float
     unit: str = ""
     """Base units as in metric names (``ratio``, ``seconds``, ``tokens``, ``requests``); times are unix seconds."""
-
-    @property
-    def text(self) -> str:
-        """The number for people."""
-        if self.name.endswith("_at"):
-            return datetime.fromtimestamp(self.value, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-        if "speedup" in self.name:
-            return f"{self.value:.2f}×"
-        if self.name.endswith("score"):
-            return f"{self.value:.2f}"
-        return self._in_its_unit()
-
-    def _in_its_unit(self) -> str:
-        if self.unit == "ratio":
-            return f"{self.value:.1%}"
-        if self.unit == "seconds" and self.value >= 1:
-            return duration(self.value)
-        return f"{self.value:.3g} {self.unit}".strip()
 
 
 @dataclass(frozen=True)
@@ -68,12 +48,3 @@ def duration(seconds: float) -> str:
         if seconds < limit:
             return form.format(seconds / unit)
     return f"{seconds / 86400:.0f} days"
-
-
-def in_words(findings: Sequence[Finding]) -> str:
-    """The first finding as a message tells it: the sentence, what helps, and the numbers behind it."""
-    if not findings:
-        return ""
-    first = findings[0]
-    numbers = ", ".join(f"{figure.name.replace('_', ' ')} {figure.text}" for figure in first.evidence)
-    return " ".join(part for part in (first.text, first.remedy, numbers and f"({numbers})") if part)

@@ -156,8 +156,12 @@ async def test_history_ends_with_the_last_scrape(rehearsal):
     last = told["points"][-1]
     values = now["windows"][now["headline_window"]]["values"]
     assert last["at"] == now["last_scrape"]
-    for name in ("acceptance_rate", "estimated_speedup", "running_requests"):
-        assert last[name] == pytest.approx(values[name])
+    for point, signal in (
+        ("acceptance_rate", "acceptance_rate"),
+        ("speedup", "estimated_speedup"),
+        ("running_requests", "running_requests"),
+    ):
+        assert last[point] == pytest.approx(values[signal])
 
 
 async def test_an_unknown_target_has_no_history():

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from specwatch.signals.findings import Figure, Finding, Level, in_words
+from specwatch.alerting.diagnosis_text import in_its_unit, in_words
+from specwatch.signals.findings import Figure, Finding, Level
 
 
 def test_a_finding_in_words_has_its_sentence_what_helps_and_the_numbers():
@@ -36,4 +37,4 @@ def test_a_finding_in_words_has_its_sentence_what_helps_and_the_numbers():
     ],
 )
 def test_a_number_reads_as_what_it_is(figure, text):
-    assert figure.text == text
+    assert in_its_unit(figure) == text
