@@ -8,8 +8,9 @@ from statistics import median
 from specwatch.signals.acceptance_change import explains_itself
 from specwatch.signals.diagnosis import diagnose
 from specwatch.signals.evidence import Evidence
-from specwatch.signals.findings import Finding
+from specwatch.signals.findings import Finding, Level
 from specwatch.signals.peers import Peers
+from specwatch.vllm.metrics import Dialect
 
 ALIKE = 0.4
 """Share of one server's fall that another must have fallen to have moved with it. Their traffic is never quite the
@@ -18,6 +19,12 @@ same, and a window of one may still hold what was before the change."""
 STIRRED = 0.25
 """Drift score from which a fall that raised no alarm yet is more than chance."""
 
+PLAIN_TWIN = Finding(
+    "plain-twin",
+    Level.NOTICE,
+    "It serves without speculation, beside servers of its model that draft: their speedup is measured against it.",
+)
+
 
 def diagnose_fleet(evidences: Mapping[str, Evidence]) -> dict[str, tuple[Finding, ...]]:
     """Findings of every server by its name, with the other replicas of its model in view."""
@@ -25,7 +32,16 @@ def diagnose_fleet(evidences: Mapping[str, Evidence]) -> dict[str, tuple[Finding
     for name, evidence in evidences.items():
         models.setdefault(evidence.model_name, {})[name] = evidence
     seen = {model: _movements(replicas) for model, replicas in models.items()}
-    return {name: diagnose(evidence, _peers(name, *seen[evidence.model_name])) for name, evidence in evidences.items()}
+    found = {name: diagnose(evidence, _peers(name, *seen[evidence.model_name])) for name, evidence in evidences.items()}
+    return found | {
+        name: (PLAIN_TWIN,)
+        for name, evidence in evidences.items()
+        if evidence.dialect is Dialect.OFF and _has_drafting(models[evidence.model_name])
+    }
+
+
+def _has_drafting(replicas: Mapping[str, Evidence]) -> bool:
+    return any(evidence.dialect is Dialect.V1 for evidence in replicas.values())
 
 
 def _movements(replicas: Mapping[str, Evidence]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -103,3 +103,10 @@ def test_a_garbled_replica_is_named_among_others(count: int):
     found = first({"a": fell(0.01), **{f"r{i}": server() for i in range(count)}})
     assert found["a"].code == "outputs-garbled"
     assert found["a"].text.startswith(f"Outputs of a may be garbled, and of no other of {count + 1} replicas")
+
+
+def test_a_plain_server_beside_drafting_ones_of_its_model_is_no_problem_and_alone_it_is():
+    plain = Evidence(Dialect.OFF, model_name="m")
+    found = diagnose_fleet({"drafting": server(), "twin": plain, "alone": replace(plain, model_name="other")})
+    assert [finding.code for finding in found["twin"]] == ["plain-twin"]
+    assert [finding.code for finding in found["alone"]] == ["no-speculation"]

@@ -193,9 +193,14 @@ class Asks:
         every = f"0 * sum by ({', '.join(SERVER)}) ({self.live.series(EVERY_SERVER)}) + {number(otherwise)}"
         return f"({self.signal('estimated_speedup', SERVER)})\nor\n({every})"
 
+    def worth(self) -> str:
+        """Speedup by server: where a sidecar knows what was measured that, else the estimate, which sees no load."""
+        known = named_as_server('specwatch_known_speedup{target=~"$instance"}', "max", "instance, model_name")
+        return f"({beside_servers(known)})\nor\n({self.signal('estimated_speedup', SERVER)})"
+
     def losing(self) -> str:
         """How many servers speculation slows down."""
-        return f"count (({self.signal('estimated_speedup', SERVER)}) < {LOSS:g}) or vector(0)"
+        return f"count (({self.worth()}) < {LOSS:g}) or vector(0)"
 
     def servers_in_state(self) -> dict[str, str]:
         """How many servers pay or lose, draft too little to say, do not speculate, or cannot be scraped.
@@ -203,7 +208,7 @@ class Asks:
         The first one tells two states, by its label.
         """
         by_server = f"by ({', '.join(SERVER)})"
-        pays = f'count_values ("state", ({self.signal("estimated_speedup", SERVER)}) >= bool {LOSS:g})'
+        pays = f'count_values ("state", ({self.worth()}) >= bool {LOSS:g})'
         named = f'label_replace({pays}, "state", "paying", "state", "1")'
         every = f"group {by_server} ({self.live.series(EVERY_SERVER)})"
         drafting = f"group {by_server} ({self.live.series(SERIES[Counter.DRAFT_TOKENS][0], V1_ONLY)})"

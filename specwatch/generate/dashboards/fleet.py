@@ -114,8 +114,8 @@ def _headline(asks: Asks) -> Section:
             COUNT,
             grafana.bad_from(1),
             "Servers that lose",
-            f"Servers whose estimated speedup is below {LOSS:g} now, so that users would wait less without "
-            "speculation. The table below has them first.",
+            f"Servers whose speedup is below {LOSS:g} now, as measured where a sidecar knows it and else as estimated: "
+            "users would wait less without speculation. The table below has the least of the estimates first.",
             NO_SERVER,
         ),
         figure(

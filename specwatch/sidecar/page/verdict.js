@@ -32,6 +32,7 @@ export const VERDICTS = {
     named: true,
   },
   pays: { word: "Pays", tone: "good", shape: "dot", count: ["pays", "pay"] },
+  twin: { word: "Plain twin", tone: "quiet", shape: "ring", count: ["plain twin", "plain twins"] },
   unknown: { word: "No estimate", tone: "quiet", shape: "ring", count: ["without an estimate", "without an estimate"] },
   idle: { word: "No traffic", tone: "quiet", shape: "ring", count: ["without traffic", "without traffic"] },
   waiting: { word: "Waiting", tone: "quiet", shape: "ring", count: ["not scraped yet", "not scraped yet"] },
@@ -43,6 +44,7 @@ const RANK = Object.fromEntries(Object.keys(VERDICTS).map((name, rank) => [name,
 const BY_FINDING = {
   "not-drafting": "idleDraft",
   "no-speculation": "plain",
+  "plain-twin": "twin",
   "no-traffic": "idle",
 };
 
