@@ -223,7 +223,7 @@ def show(title: str, rows: Sequence[Row]) -> None:
     for row in rows:
         print(row, flush=True)
     worst = max(abs(row.predicted - row.counted) for row in rows)
-    print(f"largest difference {worst:.4f}, at most {LIMIT} wanted: {'within' if worst <= LIMIT else 'NOT within'}")
+    print(f"largest difference {worst:.4f}; at most {LIMIT} is wanted, of the reference sampler the interval is")
     inside = [row.interval[0] <= row.predicted <= row.interval[1] for row in rows if row.interval]
     if inside:
         print(f"inside the counted interval: {sum(inside)} of {len(inside)}")
