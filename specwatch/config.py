@@ -48,6 +48,8 @@ class SidecarConfig(BaseModel):
     state_file: Path | None = None
     calibration: Path | None = None
     fingerprints: Path | None = None
+    gpu: str | None = None
+    model: str | None = None
     gpus: Annotated[int, Field(ge=1, le=4096)] = 1
     verify_every: Annotated[float, BeforeValidator(seconds), Field(ge=60, le=30 * 86_400)] | None = None
     verify_temperature: tuple[Annotated[float, AfterValidator(temperature)], ...] = (0.0, 1.0)

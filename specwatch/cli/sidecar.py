@@ -34,7 +34,13 @@ from specwatch.errors import InputError
 @click.option(
     "--fingerprints", type=click.Path(path_type=Path), help="Domains that specwatch evaluate-draft knows, to name one."
 )
-@click.option("--gpus", type=int, metavar="N", help="GPUs of a server, for the GPU time that is saved.  [default: 1]")
+@click.option(
+    "--gpu", metavar="NAME", help="Which GPU, as specwatch roofline --list-gpus has it: tells how near its bound."
+)
+@click.option(
+    "--model", metavar="MODEL", help="With --gpu: folder or cached repository of the target, if no record says."
+)
+@click.option("--gpus", type=int, metavar="N", help="GPUs of a server, for its bound and what is saved.  [default: 1]")
 @click.option("--verify-every", metavar="DURATION", help="Test with a few tokens, this often, that text is lossless.")
 @click.option(
     "--verify-temperature", type=float, multiple=True, metavar="T", help="Of those tests; repeat.  [default: 0, 1]"

@@ -26,13 +26,15 @@ from specwatch.sidecar.launched import Launched
 from specwatch.sidecar.references import References
 from specwatch.sidecar.service import Service, ServiceSettings
 from specwatch.sidecar.watch import WatchSettings
-from specwatch.signals import fingerprint
+from specwatch.signals import fingerprint, gpus, model_cost
 from specwatch.signals.cost import CostCurve, CostPoint
 from specwatch.signals.fingerprint import Fingerprint
+from specwatch.signals.roofline import Bound, Hardware
 from specwatch.signals.speedup import ASSUMED, DraftCost, from_parameter_counts, given
 from specwatch.vllm import calibration
 from specwatch.vllm.calibration import Calibration
 from specwatch.vllm.launch_record import LaunchRecord
+from specwatch.vllm.preflight.models import AbsentModel, find
 from specwatch.vllm.speculation import Speculation
 
 log = logging.getLogger(__name__)
@@ -114,8 +116,23 @@ def watch_settings(
         cost=_cost(config, record),
         curve=CostCurve.of(map(CostPoint.read, calibrated.costs)) if calibrated and calibrated.costs else None,
         accelerators=config.gpus,
+        bound=_bound(config, record),
         fingerprints=_fingerprints(config.fingerprints) if config.fingerprints else (),
     )
+
+
+def _bound(config: SidecarConfig, record: LaunchRecord | None) -> Bound | None:
+    """Model and GPUs; None without ``--gpu``. InputError where one of them is not known."""
+    if config.gpu is None:
+        return None
+    name = config.model or (record.target if record else None)
+    if name is None:
+        raise InputError("--gpu: which model? give --model, or a --launch-record that names its target")
+    try:
+        model = model_cost.from_configuration(find(name, os.environ))
+    except AbsentModel as problem:
+        raise InputError(f"--model: {problem}") from None
+    return Bound(model, Hardware(gpus.find(config.gpu), config.gpus))
 
 
 def _fingerprints(path: Path) -> tuple[Fingerprint, ...]:

@@ -73,6 +73,9 @@ class TargetView:
     distorted: bool | None = None
     """Whether its text was last found not to follow its model; None where that is not checked, or not known yet."""
 
+    share_of_bound: float | None = None
+    """Least time of a step by memory bandwidth and arithmetic ÷ its time, over the headline window."""
+
     @property
     def headline(self) -> WindowView:
         """The window that findings and alerts speak of."""

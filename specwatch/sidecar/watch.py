@@ -19,6 +19,7 @@ from specwatch.signals.evidence import Evidence
 from specwatch.signals.findings import Finding, Level
 from specwatch.signals.fingerprint import Fingerprint, nearest
 from specwatch.signals.plain_speed import PlainSpeed
+from specwatch.signals.roofline import Bound
 from specwatch.signals.speedup import ASSUMED, DraftCost, Speedup
 from specwatch.signals.window import Increments, Ledgers, add_up
 from specwatch.signals.workload import WorkloadSettings, WorkloadTracker
@@ -56,6 +57,8 @@ class WatchSettings:
     """What steps cost, from a calibration of this deployment."""
     accelerators: int = 1
     """GPUs of the server."""
+    bound: Bound | None = None
+    """Model and GPUs, where they are known."""
     fingerprints: tuple[Fingerprint, ...] = ()
     """Domains whose acceptance by position is known."""
     drift: DriftSettings = field(default_factory=DriftSettings)
@@ -250,7 +253,16 @@ class TargetWatch:
             speedups=self.speedups(now),
             findings=tuple(findings or self.findings(now)),
             distorted=self.distorted,
+            share_of_bound=self._share_of_bound(now),
         )
+
+    def _share_of_bound(self, now: float) -> float | None:
+        values = self.headline_values(now)
+        seconds, batch = number(values, "step_latency"), number(values, "decoding_requests")
+        if self.settings.bound is None or not seconds or batch is None:
+            return None
+        drafted = (number(values, "draft_length") or 0.0) * (number(values, "draft_coverage") or 0.0)
+        return self.settings.bound.share(seconds, batch, drafted + 1)
 
     def _window(self, seconds: float, now: float) -> WindowView:
         parts = self._ledgers.over(seconds, now)

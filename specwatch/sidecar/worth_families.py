@@ -55,6 +55,15 @@ def families(views: Sequence[TargetView], cells: Iterable[CalibratedCell]) -> It
         )
     for name, told in OF_THE_BEST_KNOWN.items():
         yield _family(name, told, _LABELS, ((view, view.speedups[0], ()) for view in views if view.speedups))
+    bound = GaugeMetricFamily(
+        "specwatch_step_bound_share_ratio",
+        "Least time of a decode step by the GPU's bandwidth and arithmetic ÷ the time that it takes.",
+        labels=_LABELS,
+    )
+    for view in views:
+        if view.share_of_bound is not None:
+            bound.add_metric([view.target.name, view.model_name or ""], view.share_of_bound)
+    yield bound
     curve = GaugeMetricFamily(
         "specwatch_calibrated_speedup_ratio",
         "Speedup as the calibration in use measured it.",

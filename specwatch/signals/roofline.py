@@ -126,3 +126,20 @@ def share_of_bound(tpot: float, bound: Step) -> float:
     if tpot <= 0:
         raise InputError(f"a time per output token of {tpot:g} s: it must be above 0")
     return bound.seconds / tpot
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a server's steps are held against: its model, on its GPUs."""
+
+    model: ModelCost
+    hardware: Hardware
+
+    def share(self, step_seconds: float, batch: float, tokens: float) -> float:
+        """Time that a step takes at least ÷ the time that it takes: 1 reaches the bound.
+
+        ``batch`` requests go on by ``tokens`` each, drafts included, on the mean of many steps. The KV cache is left
+        out, as no counter tells how long sequences are: with long ones the server is nearer to its bound than that.
+        """
+        at_least = step(self.model, self.hardware, max(1, round(batch)), tokens=max(1, round(tokens)))
+        return share_of_bound(step_seconds, at_least)

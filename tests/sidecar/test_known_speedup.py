@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.exporter import render
 from specwatch.sidecar.run import watch_settings
 from specwatch.sidecar.watch import WatchSettings
+from specwatch.signals import gpus, model_cost
 from specwatch.signals.cost import CostCurve, CostPoint
+from specwatch.signals.roofline import Bound, Hardware
 from specwatch.signals.speedup import SpeedupKind
 from specwatch.vllm import calibration
 from specwatch.vllm.launch_record import LaunchRecord
@@ -101,3 +104,24 @@ def test_a_cell_that_holds_no_speedup_is_refused(tmp_path, speedup):
     cells = [{"domain": "json", "num_speculative_tokens": 5, "concurrency": 2, "speedup": speedup}]
     with pytest.raises(InputError, match="cells: speedup must be a number above 0"):
         calibration.read(calibrated(tmp_path, cells=cells))
+
+
+async def test_where_model_and_gpu_are_known_it_says_how_near_the_bound_a_step_is():
+    model = model_cost.from_numbers(70e9)
+    bound = Bound(model, Hardware(gpus.find("A100 SXM 80GB"), tensor_parallel=1))
+    async with offstage([server("drafting")]) as stage:
+        watch = stage.service.watches["drafting"]
+        watch.settings = replace(watch.settings, bound=bound)
+        await stage.play(600, step=15)
+        (view,) = stage.service.views()
+        page = render(stage.service, AlertBook())
+    seconds = view.headline.values["step_latency"]
+    assert view.share_of_bound == pytest.approx(140e9 / 2039e9 / seconds, rel=0.01)
+    assert samples(page, "specwatch_step_bound_share_ratio") == [view.share_of_bound]
+
+
+def test_a_gpu_without_a_model_or_of_no_known_name_is_refused(tmp_path):
+    with pytest.raises(InputError, match="--gpu: which model"):
+        watch_settings(SidecarConfig(gpu="A100 SXM 80GB"), None)
+    with pytest.raises(InputError, match="--model: "):
+        watch_settings(SidecarConfig(gpu="A100 SXM 80GB", model=str(tmp_path / "absent")), None)

@@ -103,6 +103,10 @@ function worth(target) {
         ],
         ["Best K on this traffic", bestK(best)],
         [
+          "Share of the bound",
+          format.isNumber(target.share_of_bound) && `${format.percent(target.share_of_bound)} of what the GPU allows`,
+        ],
+        [
           best.tokens_saved_per_hour < 0 ? "Costs" : "Saves",
           format.isNumber(best.tokens_saved_per_hour) &&
             `${format.whole(Math.abs(best.tokens_saved_per_hour))} tokens an hour`,
