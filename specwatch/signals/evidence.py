@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from specwatch.signals.catalogue import Value
 from specwatch.signals.course import CourseView
 from specwatch.signals.drift import DriftReading
-from specwatch.signals.speedup import ASSUMED, DraftCost, Speedup
+from specwatch.signals.speedup import ASSUMED, DraftCost, Speedup, SpeedupKind
 from specwatch.signals.window import Increments
 from specwatch.signals.workload import Shift, WorkloadReading
 from specwatch.vllm.metrics import Counter, Dialect
@@ -53,8 +53,9 @@ class Evidence:
 
     @property
     def worth(self) -> float | None:
-        """Speedup, as well as it is known."""
-        return self.speedup.value if self.speedup else self.number("estimated_speedup")
+        """Speedup, as well as it is known; an estimate is the signal's, which alerts and tables show too."""
+        known = self.speedup if self.speedup and self.speedup.kind is not SpeedupKind.ESTIMATED else None
+        return known.value if known else self.number("estimated_speedup")
 
     @property
     def positions(self) -> tuple[float, ...]:
