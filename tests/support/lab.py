@@ -55,8 +55,8 @@ def specwatch(*words: str | Path) -> list[str | Path]:
 
 
 @contextmanager
-def launched(models: LabModels, folder: Path) -> Iterator[LabServer]:
-    """Start vLLM with the command line that articles print, and wait until the sidecar beside it serves."""
+def launched(models: LabModels, folder: Path, *words: str) -> Iterator[LabServer]:
+    """Start vLLM with the command line that articles print, and ``words``; wait until the sidecar beside it serves."""
     server, listen = free_port(), f"127.0.0.1:{free_port()}"
     config = folder / "sidecar.yml"
     config.write_text(yaml.safe_dump({"interval": 1.0, "time_scale": TIME_SCALE}))
@@ -65,6 +65,7 @@ def launched(models: LabModels, folder: Path) -> Iterator[LabServer]:
         *stage.vllm_arguments(models, server),
         *("--tensor-parallel-size", "1", "--max-num-seqs", "64", "--speculative-max-model-len", "1024"),
         *("--per-request-spec-decode-metrics", "summary"),
+        *words,
     ]
     with running(command, folder / "launch.log", stage.CPU_ENVIRONMENT) as program:
         program.until("the sidecar serves", lambda: answers(f"http://{listen}/healthz"), START_SECONDS)
