@@ -72,12 +72,18 @@ class Evidence:
     @property
     def fell(self) -> bool:
         """Whether acceptance has left its normal downwards, and surely by enough to explain."""
-        if self.drift is None or not self.drift.alarmed:
+        if self.drift is None or not self.drift.alarmed or not self._has_lasted:
             return False
         at_least = self.drift.change_high
         return (at_least is None or at_least <= -LEAST_CHANGE) and (
             self.rate is None or (self.reference or 0.0) - self.rate >= LEAST_CHANGE
         )
+
+    @property
+    def _has_lasted(self) -> bool:
+        """Whether the change is as old as the window: a younger one has no figures of its own there yet."""
+        since = self.changed_at
+        return since is None or self.now - since >= self.window_seconds
 
     @property
     def fell_slightly(self) -> bool:
