@@ -7,12 +7,12 @@ import shlex
 import shutil
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from specwatch.alerting.catalogue import ALERTS
 from specwatch.cli import specwatch
-from specwatch.cli.sidecar import command as sidecar
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -26,6 +26,16 @@ RUN_ELSEWHERE = {
     "specwatch verify http://localhost:8000": "tests/e2e/test_verify.py",
 }
 """Commands that need minutes or a server, and the file that runs them."""
+
+OPTIONS_READ = {
+    "specwatch sidecar": "tests/cli/test_sidecar.py",
+    "specwatch calibrate": "tests/e2e/test_calibrate.py",
+    "specwatch launch --plan": "tests/cli/test_launch.py",
+    "specwatch roofline": "tests/cli/test_roofline.py",
+    "specwatch evaluate-draft": "tests/e2e/test_evaluate_draft.py",
+}
+"""Commands that need servers, models or files of the reader's, or serve until stopped: here their options are read, and
+these files run them."""
 
 MADE_QUICK = {
     # The same options, without starting anything that stays.
@@ -55,9 +65,13 @@ def test_a_command_of_the_readme_works(command: str, tmp_path: Path, monkeypatch
     for folder in ("alerts", "dashboards", "docs"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     monkeypatch.chdir(tmp_path)
-    if command.startswith("specwatch sidecar"):
-        # It would serve until stopped: tests/cli/test_sidecar.py starts it; here its options are read.
-        sidecar.make_context("sidecar", shlex.split(command)[2:])
+    runs = next((file for start, file in OPTIONS_READ.items() if command.startswith(start)), None)
+    if runs:
+        assert (ROOT / runs).is_file()
+        _, name, *words = shlex.split(command)
+        found = specwatch.get_command(click.Context(specwatch), name)
+        assert found is not None
+        found.make_context(name, words)
         return
     added = next(words for start, words in MADE_QUICK.items() if command.startswith(start))
     result = CliRunner().invoke(specwatch, [*shlex.split(command)[1:], *added])
