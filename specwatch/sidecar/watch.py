@@ -139,10 +139,11 @@ class TargetWatch:
 
     @property
     def regime(self) -> str:
-        """What makes acceptance incomparable when it changes: positions, method, release."""
+        """What makes acceptance incomparable when it changes: positions, method, release, schedule."""
         engines = self._snapshot.engines.values() if self._snapshot else ()
         positions = max((len(engine.accepted_per_position) for engine in engines), default=0)
-        return f"{positions} positions, {self.settings.method or 'any method'}, vLLM {self.release or 'of any release'}"
+        parts = [f"{positions} positions", self.settings.method, self.release and f"vLLM {self.release}"]
+        return ", ".join([*filter(None, parts), *(f"{first}-{last}: {k}" for first, last, k in self.settings.schedule)])
 
     def observe(self, at: float, snapshot: Snapshot) -> Increments:
         """Take in a page; returns what all engines did together since the one before, nothing where it is the first."""

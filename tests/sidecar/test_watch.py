@@ -112,3 +112,15 @@ def test_what_the_last_position_is_worth_is_told_of_the_window_that_alerts_look_
     assert isinstance(rates, tuple)
     assert view.states()["last_position_worth"] == pytest.approx(min(rate or 0.0 for rate in rates) / view.cost.c)
     assert watch_of("vllm-0.32.0-v1-off", "vllm-0.32.0-v1-off").view(now=10).states()["last_position_worth"] is None
+
+
+def test_another_schedule_is_another_regime():
+    pages = ("vllm-0.32.0-v1-draft_model-before", "vllm-0.32.0-v1-draft_model-json")
+    plain, scheduled = (
+        TargetWatch(TARGET, WatchSettings(schedule=schedule)) for schedule in ((), ((1, 4, 5), (5, 5, 0)))
+    )
+    for watch in (plain, scheduled):
+        for at, name in enumerate(pages):
+            watch.observe(float(at), page(name))
+    assert plain.regime == "5 positions"
+    assert scheduled.regime == "5 positions, 1-4: 5, 5-5: 0"
