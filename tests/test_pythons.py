@@ -43,6 +43,10 @@ def checkout_without_the_package(folder: Path) -> Path:
     return folder
 
 
+NOT_OF_THE_WHEEL = ("--ignore=tests/benchmarks", "--ignore=tests/tools/test_grafana_schema.py")
+"""They want libraries of the extras benchmarks and dev, which not every Python has."""
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("version", ["3.10", "3.12", "3.13"])

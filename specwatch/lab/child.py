@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -108,9 +109,14 @@ async def _terminate(process: asyncio.subprocess.Process, seconds: float) -> Non
             await asyncio.wait_for(process.wait(), seconds)
 
 
+NOT_HANDED_OUT = range(15_000, 32_000)
+"""Ports below those that Linux gives to whoever asks for any (from 32768 on): one that is chosen here stays free while
+vLLM takes its half minute to start, whatever else opens sockets meanwhile."""
+
+
 def free_port(preferred: int = 0) -> int:
-    """``preferred`` where nothing listens on loopback there, else a port that is free now."""
-    for port in (preferred, 0):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
-            return int(listener.getsockname()[1])
+    """``preferred`` where nothing listens on loopback there, else one that is free and not given to others by chance."""
+    for port in (*([preferred] if preferred else []), *random.sample(NOT_HANDED_OUT, 100)):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
     raise SpecwatchError("no free port on 127.0.0.1")

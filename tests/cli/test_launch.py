@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from specwatch.cli.launch import command
+from specwatch.lab.child import free_port
 from tests.support import fake_vllm
 from tests.support.programs import ROOT
 
@@ -42,13 +43,6 @@ def specwatch(words: list[str], environment: dict[str, str] | None = None) -> su
         text=True,
         check=False,
     )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_a_plan_is_one_line_that_can_be_pasted_and_its_notes_are_apart():

@@ -11,7 +11,7 @@ import pytest
 
 from specwatch.errors import SpecwatchError
 from specwatch.lab import child as module
-from specwatch.lab.child import Child, free_port, running
+from specwatch.lab.child import NOT_HANDED_OUT, Child, free_port, running
 from tests.support.http import serving, text_page
 
 DEAF = """
@@ -208,6 +208,11 @@ async def test_output_goes_to_the_log_and_the_environment_is_added_to(tmp_path, 
 def test_a_preferred_port_is_taken_where_it_is_free():
     port = free_port()
     assert free_port(preferred=port) == port
+
+
+def test_a_port_for_later_is_none_that_others_are_given_meanwhile():
+    assert all(free_port() in NOT_HANDED_OUT for _ in range(20))
+    assert max(NOT_HANDED_OUT) < int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
 
 
 async def test_a_preferred_port_that_is_taken_gives_another():

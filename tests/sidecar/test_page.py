@@ -200,7 +200,7 @@ async def test_what_is_not_known_has_no_value_instead_of_zero():
         servers[2].failure = Failure.SERVER_ERROR
         await rehearsal.play(WHOLE_STEP, WHOLE_STEP)
         async with page_of(rehearsal.url) as (page, _):
-            for name, verdict in {"idle": "No traffic", "plain": "No speculation", "down": "Unreachable"}.items():
+            for name, verdict in {"idle": "No traffic", "plain": "Plain twin", "down": "Unreachable"}.items():
                 await expect(row(page, name).locator(".verdict")).to_have_text(verdict)
             for name in ("idle", "plain"):
                 await expect(figure(page, name, "Acceptance")).to_have_text("–")

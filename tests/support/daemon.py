@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import aiohttp
+
+from specwatch.lab.child import free_port
 
 READY_SECONDS = 60.0
 """Longest that a program may take to start; Prometheus needs about one on an idle machine."""
@@ -76,10 +77,3 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.kill()
     await process.wait()
-
-
-def free_port() -> int:
-    """A port of the loopback that nothing listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
