@@ -115,7 +115,7 @@ vLLM takes its half minute to start, whatever else opens sockets meanwhile."""
 
 
 def free_port(preferred: int = 0) -> int:
-    """``preferred`` where nothing listens on loopback there, else one that is free and not given to others by chance."""
+    """``preferred`` where nothing listens on loopback there, else one that is free and not given away by chance."""
     for port in (*([preferred] if preferred else []), *random.sample(NOT_HANDED_OUT, 100)):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
