@@ -58,16 +58,7 @@ def test_the_fast_tests_pass(version, wheel, tmp_path):
     # An environment of an earlier run holds a wheel of the same version.
     run([programs / "python", "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", wheel])
     done = run(
-        # The benchmarks are no part of the wheel, and want libraries that few Pythons have.
-        [
-            programs / "pytest",
-            "-m",
-            f"not ({HEAVY})",
-            "--ignore=tests/benchmarks",
-            "-p",
-            "no:cacheprovider",
-            "--color=no",
-        ],
+        [programs / "pytest", "-m", f"not ({HEAVY})", *NOT_OF_THE_WHEEL, "-p", "no:cacheprovider", "--color=no"],
         cwd=checkout_without_the_package(tmp_path / "checkout"),
         env=outside_pytest(),
     )
