@@ -21,6 +21,7 @@ from specwatch.vllm.metrics import Counter, Dialect
 from specwatch.vllm.requests_seen import Feature
 from tests.support.drift import alarmed, calm
 from tests.support.pages import between
+from tests.support.programs import ROOT
 
 NOW = 100_000.0
 
@@ -83,7 +84,7 @@ def test_the_page_about_diagnosis_lists_every_finding():
     package = Path(diagnosis.__file__).parent
     code = re.compile(r'Finding\(\s*"([a-z0-9-]+)"')
     codes = {found for module in package.glob("*.py") for found in code.findall(module.read_text())}
-    page = (package.parent.parent / "docs" / "diagnosis.md").read_text()
+    page = (ROOT / "docs" / "diagnosis.md").read_text()
     assert len(codes) > 20
     assert {found for found in codes if f"`{found}`" not in page} == set()
 
