@@ -25,10 +25,7 @@ from specwatch.errors import InputError, SpecwatchError
 @click.option("--temperature", type=click.FloatRange(0, 100), default=0.0, show_default=True)
 @click.option("--repetitions", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--warm-up", type=click.IntRange(0), default=2, show_default=True, help="Uncounted ones of each arm.")
-@click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, mps.")
-@click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16", "float16"]), default="auto")
-@click.option("--chat-template/--no-chat-template", default=True, help="Prompts as a user's message.  [default: do]")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@local_texts.placing_options
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Figures, as JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(domains: Sequence[str], limit: int | None, output: Path | None, as_json: bool, **options: Any) -> None:

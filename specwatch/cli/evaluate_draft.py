@@ -40,10 +40,7 @@ NARROW = 20
 @click.option("--draft-cost", type=click.FloatRange(0, 10), metavar="C", help="Draft token ÷ target step.")
 @click.option("--verifying-cost", type=click.FloatRange(0.1, 100), default=1.0, metavar="V", help="See roofline.")
 @click.option("--batch-size", type=click.IntRange(1), default=8, show_default=True, help="Documents at a time.")
-@click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, mps.")
-@click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16", "float16"]), default="auto")
-@click.option("--chat-template/--no-chat-template", default=True, help="Prompts as a user's message.  [default: do]")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@local_texts.placing_options
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Fingerprints, JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(domains: Sequence[str], limit: int | None, output: Path | None, as_json: bool, **options: Any) -> None:

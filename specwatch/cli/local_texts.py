@@ -1,9 +1,9 @@
-"""What commands that read texts with local models say before they begin: what does not fit, and what it takes."""
+"""What commands that read texts with local models share: options, and what does not fit and what it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -14,6 +14,23 @@ from specwatch.vllm.preflight.shape import shape_of
 if TYPE_CHECKING:
     from specwatch.measure.draft_evaluation import Encoded
     from specwatch.measure.local_models import Placed
+
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def placing_options(command: Command) -> Command:
+    """The options that say where models run and how prompts reach them."""
+    for option in (
+        click.option("--seed", type=click.IntRange(0), default=0, show_default=True),
+        click.option(
+            "--chat-template/--no-chat-template", default=True, help="Prompts as a user's message.  [default: do]"
+        ),
+        click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16", "float16"]), default="auto"),
+        click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, mps."),
+    ):
+        command = option(command)
+    return command
 
 
 def fitting(encoded: Sequence[Encoded], models: Sequence[Model], written: int) -> tuple[list[Encoded], list[Encoded]]:

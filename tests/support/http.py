@@ -12,9 +12,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def serving(routes: dict[str, Handler], posts: dict[str, Handler] | None = None) -> AsyncIterator[str]:
+async def serving(
+    routes: dict[str, Handler], posts: dict[str, Handler] | None = None, largest_body: int = 2**20
+) -> AsyncIterator[str]:
     """An aiohttp server with these GET and POST routes on a free port; gives its URL."""
-    app = web.Application()
+    app = web.Application(client_max_size=largest_body)
     app.add_routes([web.get(path, handler) for path, handler in routes.items()])
     app.add_routes([web.post(path, handler) for path, handler in (posts or {}).items()])
     runner = web.AppRunner(app, shutdown_timeout=0.1)

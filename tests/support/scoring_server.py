@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +13,7 @@ from aiohttp import web
 from benchmarks import verify_samplers
 from benchmarks.verify_samplers import Sampler
 from specwatch.measure.losslessness import Scored
+from tests.support.http import serving
 
 VOCABULARY = 300
 CONTEXTS = 64
@@ -123,23 +123,7 @@ async def _version(_: web.Request) -> web.StreamResponse:
     return web.json_response({"version": "0.32.0"})
 
 
-@asynccontextmanager
-async def scoring(server: ScoringServer) -> AsyncIterator[str]:
+def scoring(server: ScoringServer) -> AbstractAsyncContextManager[str]:
     """Serve on a free port; gives the URL."""
-    app = web.Application(client_max_size=2**24)
-    app.add_routes(
-        [
-            web.get("/version", _version),
-            web.get("/v1/models", server.models),
-            web.get("/metrics", server.metrics),
-            web.post("/v1/completions", server.completions),
-        ]
-    )
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    reading = {"/version": _version, "/v1/models": server.models, "/metrics": server.metrics}
+    return serving(reading, posts={"/v1/completions": server.completions}, largest_body=2**24)

@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import json
 import re
-import socket
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -24,6 +23,7 @@ import yaml
 
 from specwatch.collect.scraper import http_session
 from specwatch.collect.targets import Target
+from specwatch.lab.child import free_port
 from specwatch.lab.fleet import Fleet
 from specwatch.sidecar import exporter
 from specwatch.sidecar.alerts import AlertBook
@@ -197,7 +197,7 @@ async def prometheus(folder: Path) -> AsyncIterator[Prometheus]:
     """A Prometheus over the data below ``folder`` that scrapes nothing."""
     (folder / "prometheus.yml").write_text("{}\n")
     (folder / DATA).mkdir(exist_ok=True)
-    port = _free_port()
+    port = free_port()
     with (folder / "prometheus.log").open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             str(_found(programs.PROMETHEUS)),
@@ -233,9 +233,3 @@ def _found(program: programs.Program) -> Path:
     if path is None:
         raise RuntimeError(programs.remedy([program]))
     return path
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port

@@ -18,10 +18,10 @@ from specwatch.generate.dashboards.parts import (
     LOW,
     SPEEDUP,
     speedup_trend,
+    tokens_gained,
 )
 from specwatch.generate.dashboards.scales import (
     COUNT,
-    GAIN,
     MANY_TOKENS,
     NO_SERVER,
     NO_SIDECAR,
@@ -92,18 +92,7 @@ def models(asks: Asks) -> Section:
 
 def saved(asks: Asks) -> Section:
     """Tokens and GPU-hours gained over plain decoding."""
-    gained = grafana.time_series(
-        Words(
-            "How many tokens a second does speculation gain?",
-            "Tokens beyond those that plain decoding would make in the same time, by model: accepted ones less what "
-            "drafting costs. Below 0 the draft takes more time than it saves.",
-            NOTHING_DRAFTED,
-        ),
-        [Query(asks.tokens_gained(MODEL, asks.live.window, "rate"), BY_MODEL)],
-        GAIN,
-        first=LOWEST,
-        alarm=0.0,
-    )
+    gained = tokens_gained(asks, "How many tokens a second does speculation gain?")
     by_model = table(
         Words(
             "What did each model gain in the last day?",

@@ -6,9 +6,9 @@ from typing import Any
 
 from specwatch.alerting.catalogue import alert
 from specwatch.generate import grafana, grafana_dashboard
+from specwatch.generate.dashboards.asks import BY_MODEL, MODEL, Asks
 from specwatch.generate.dashboards.asks import LOSS as LOSS
-from specwatch.generate.dashboards.asks import Asks
-from specwatch.generate.dashboards.scales import NOTHING_DRAFTED, TIMES
+from specwatch.generate.dashboards.scales import GAIN, NOTHING_DRAFTED, TIMES
 from specwatch.generate.grafana import BAD, LOWEST, NEUTRAL, WARN, Query, Scale, Words
 
 LOW = alert("SpeculativeAcceptanceRateLow").threshold
@@ -49,3 +49,20 @@ def marks(asks: Asks) -> tuple[dict[str, Any], ...]:
         grafana_dashboard.annotation("Deployments", asks.deployments(), "{{instance}} got another K", WARN),
         grafana_dashboard.annotation("Alerts", page, "{{alertname}} {{instance}}", BAD, enabled=False),
     )
+
+
+def tokens_gained(asks: Asks, title: str) -> dict[str, Any]:
+    """What speculation gains over plain decoding, by model."""
+    panel: dict[str, Any] = grafana.time_series(
+        Words(
+            title,
+            "Tokens beyond those that plain decoding would make in the same time, by model: accepted ones less what "
+            "drafting costs. Below 0 the draft takes more time than it saves.",
+            NOTHING_DRAFTED,
+        ),
+        [Query(asks.tokens_gained(MODEL, asks.live.window, "rate"), BY_MODEL)],
+        GAIN,
+        first=LOWEST,
+        alarm=0.0,
+    )
+    return panel

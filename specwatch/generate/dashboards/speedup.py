@@ -6,11 +6,9 @@ from typing import Any
 
 from specwatch.generate import grafana, grafana_dashboard
 from specwatch.generate.dashboards.asks import (
-    BY_MODEL,
     BY_SERVER,
     DEEPEST_POSITION,
     LAST_DAY,
-    MODEL,
     Asks,
     named_as_server,
     of_sidecar,
@@ -23,6 +21,7 @@ from specwatch.generate.dashboards.parts import (
     marks,
     speedup_trend,
     speedup_words,
+    tokens_gained,
 )
 from specwatch.generate.dashboards.scales import (
     GAIN,
@@ -164,18 +163,7 @@ def _another_k(asks: Asks, settings: Settings) -> Section:
         styles={f"position {index}": {"custom.lineWidth": 5 - index} for index in range(4)},
         alarm=WORTHLESS,
     )
-    gained = grafana.time_series(
-        Words(
-            "How many tokens a second does it gain?",
-            "Tokens beyond those that plain decoding would make in the same time, by model: accepted ones less what "
-            "drafting costs. Below 0 the draft takes more time than it saves.",
-            NOTHING_DRAFTED,
-        ),
-        [Query(asks.tokens_gained(MODEL, asks.live.window, "rate"), BY_MODEL)],
-        GAIN,
-        first=LOWEST,
-        alarm=0.0,
-    )
+    gained = tokens_gained(asks, "How many tokens a second does it gain?")
     return Section("Would another K gain more?", (Line(10, (rows,)), Line(9, (worth, gained))))
 
 
