@@ -218,12 +218,12 @@ def _show(content: dict[str, Any]) -> None:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     headings = (
         "batch",
-        "step at least",
-        "tokens/s at most",
-        "waits for",
-        f"v at K = {content['num_speculative_tokens']}",
+        "step\nat least",
+        "tokens/s\nat most",
+        "waits\nfor",
+        f"v at\nK = {content['num_speculative_tokens']}",
     )
-    for heading in (*headings, "c", "break-even acceptance", "speedup at most"):
+    for heading in (*headings, "c", "break-\neven", "speedup\nat most"):
         table.add_column(heading, justify="right")
     for row in content["batches"]:
         c = "–" if row["c"] is None else f"{row['c']:.3f}"

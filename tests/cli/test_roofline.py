@@ -46,6 +46,12 @@ def test_70b_on_an_a100_gives_the_known_figure():
     assert "at least 68.7 ms: 14.6 tokens/s" in ran("--parameters", "70B", *A100)
 
 
+def test_the_table_fits_a_terminal_of_eighty_columns_with_nothing_cut_off():
+    shown = ran("--parameters", "70B", *A100, "--draft-parameters", "1B", "--k", "15")
+    assert "…" not in shown
+    assert max(len(line) for line in shown.splitlines() if "68.66 ms" in line) <= 80
+
+
 def test_a_measured_time_is_held_against_the_bound():
     assert "69% of the bound" in ran("--parameters", "70B", *A100, "--measured-tpot", "0.1")
     assert "2.29 times as fast as plain decoding can be" in ran("--parameters", "70B", *A100, "--measured-tpot", "0.03")
