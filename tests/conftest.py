@@ -9,8 +9,10 @@ from hypothesis import settings
 
 from tests.support.wheel import build_wheel
 
-# How long an example takes says how busy the machine is, not whether the property holds.
-settings.register_profile("specwatch", deadline=None)
+# How long an example takes says how busy the machine is, not whether the property holds. A tree's tests try the same
+# examples every time, so that they judge the change; --hypothesis-profile=explore tries new and more ones.
+settings.register_profile("specwatch", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("specwatch")
 
 HEAVY = ("vllm", "services", "browser", "slow")

@@ -31,6 +31,10 @@ LARGEST_VOCABULARY = 2**20
 MOST_SURPRISE = 32.0
 """Nats beyond the likeliest token, past which more is not counted: a chance of 10^-14 is as good as none."""
 
+ROUNDING = 2.0**-23
+"""By how much the listed probabilities' sum may be off: servers send log-probabilities in single precision, whose steps
+near 1 are this wide. What they leave to all other tokens is not known better, however likely it makes a rare one look."""
+
 NEAR_TIE = 0.25
 """Nats. bfloat16 has 8 bits of significand, so logits from 16 to 32 lie 1/8 apart: where the two likeliest differ by no
 more than 2/8, rounding each by one step, as another batch size or kernel may, can exchange them."""
@@ -183,16 +187,15 @@ def _rest(token: Scored, beta: float) -> tuple[float, float]:
     for β > 1, by convexity, and at least that for β < 1, where V equal ones of r / V have the largest sum.
     """
     first, last = token.top[0], token.top[-1]
-    left = max(0.0, 1.0 - sum(map(math.exp, token.top)))
-    if left == 0.0:
-        return 0.0, 0.0
-    packed = math.exp(math.log(left) + (beta - 1) * last - beta * first)
+    left = 1.0 - sum(map(math.exp, token.top))
+    least, most = max(0.0, left - ROUNDING), max(0.0, left) + ROUNDING
+    packed_one = math.exp((beta - 1) * last - beta * first)
     if beta == 1.0:
-        return packed, packed
+        return least * packed_one, most * packed_one
     if beta > 1.0:
-        return 0.0, packed
-    spread = math.exp(beta * (math.log(left) - first) + (1 - beta) * math.log(LARGEST_VOCABULARY))
-    return packed, max(packed, spread)
+        return 0.0, most * packed_one
+    spread = math.exp(beta * (math.log(most) - first) + (1 - beta) * math.log(LARGEST_VOCABULARY))
+    return least * packed_one, max(most * packed_one, spread)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+from array import array
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -58,8 +60,31 @@ def test_the_mean_likelihood_ratio_of_a_lossless_token_is_never_above_1(logprobs
         test.take(token)
         mean += weight / sum(weights) * math.exp(test.log_ratio)
     assert mean <= 1 + 1e-6
-    if temperature == 1.0 or listed >= len(logprobs):
+    if listed >= len(logprobs):
         assert mean == pytest.approx(1.0, abs=1e-6)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.floats(-3, 0), min_size=2, max_size=40).map(normalised), st.integers(1, 40))
+def test_at_temperature_1_evidence_is_lost_to_rounding_alone(logprobs, listed):
+    mean = 0.0
+    for token in every_token(logprobs, listed):
+        test = SampledTest(1.0)
+        test.take(token)
+        mean += math.exp(token.logprob + test.log_ratio)
+    assert mean == pytest.approx(1.0, abs=1e-4)
+
+
+def test_a_tail_below_the_rounding_of_the_scores_is_no_evidence():
+    # Eight equal tokens and two of 10^-12: what the listed nine leave to the tenth is rounding in any precision.
+    logprobs = normalised([0.0] * 8 + [-26.0, -27.0])
+    mean = 0.0
+    for token in every_token(logprobs, listed=9):
+        rounded = replace(token, top=tuple(array("f", token.top)))
+        test = SampledTest(1.0)
+        test.take(rounded)
+        mean += math.exp(token.logprob + test.log_ratio)
+    assert mean <= 1 + 1e-6
 
 
 @settings(max_examples=30)
