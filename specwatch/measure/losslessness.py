@@ -32,8 +32,8 @@ MOST_SURPRISE = 32.0
 """Nats beyond the likeliest token, past which more is not counted: a chance of 10^-14 is as good as none."""
 
 ROUNDING = 2.0**-23
-"""By how much the listed probabilities' sum may be off: servers send log-probabilities in single precision, whose steps
-near 1 are this wide. What they leave to all other tokens is not known better, however likely it makes a rare one look."""
+"""By how much the listed probabilities' sum may be off: servers send log-probabilities in single precision, whose
+steps near 1 are this wide. What they leave to all other tokens is known no better."""
 
 NEAR_TIE = 0.25
 """Nats. bfloat16 has 8 bits of significand, so logits from 16 to 32 lie 1/8 apart: where the two likeliest differ by no
