@@ -13,7 +13,7 @@ import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -96,18 +96,16 @@ class TargetState:
 
 
 class LosslessnessChecks:
-    """Checks every target again and again, one check at a time."""
+    """Checks targets again and again, one check at a time."""
 
-    def __init__(
-        self, targets: Sequence[Target], settings: CheckSettings, now: Callable[[], float] = time.time
-    ) -> None:
-        self._targets = targets
+    def __init__(self, settings: CheckSettings, now: Callable[[], float] = time.time) -> None:
         self._settings = settings
         self._now = now
         self._one_check = asyncio.Lock()
         sampled = sum(temperature > 0 for temperature in settings.temperatures)
         self._limits = replace(settings.limits, tests=max(1, sampled))
-        self.states = {target.name: self._fresh() for target in targets}
+        self.states: dict[str, TargetState] = {}
+        """By target, from its first check on."""
 
     def _fresh(self) -> TargetState:
         runs = {
@@ -120,11 +118,12 @@ class LosslessnessChecks:
         state = self.states.get(target)
         return state.distorted if state else None
 
-    async def run(self) -> None:
-        """Check until cancelled; targets take their turns spread over the interval."""
-        await asyncio.gather(*(self._keep_checking(target) for target in self._targets))
+    def forget(self, target: str) -> None:
+        """Let go of what is known of a target."""
+        self.states.pop(target, None)
 
-    async def _keep_checking(self, target: Target) -> None:
+    async def keep_checking(self, target: Target) -> None:
+        """Check a target until cancelled; several take their turns spread over the interval."""
         await asyncio.sleep(self._settings.every * _phase(target.name))
         while True:
             async with self._one_check:
@@ -133,7 +132,10 @@ class LosslessnessChecks:
 
     async def check(self, target: Target) -> None:
         """One check of one target; what prevents it is counted, and logged when it begins or changes."""
-        state, before = self.states[target.name], self.states[target.name].problem
+        if target.name not in self.states:
+            self.states[target.name] = self._fresh()
+        state = self.states[target.name]
+        before = state.problem
         state.checks += 1
         try:
             await self._ask(target, state)
@@ -177,7 +179,7 @@ class LosslessnessChecks:
         at.run = Run(at.run.temperature, self._limits)
 
 
-def from_config(config: SidecarConfig, targets: Sequence[Target]) -> LosslessnessChecks | None:
+def from_config(config: SidecarConfig) -> LosslessnessChecks | None:
     """The checks that are configured, or None; InputError for files that cannot be used."""
     if config.verify_every is None:
         return None
@@ -189,7 +191,7 @@ def from_config(config: SidecarConfig, targets: Sequence[Target]) -> Losslessnes
         tokens=config.verify_tokens,
         api_key=read_secret(key, "verify_token_file") if key else None,
     )
-    return LosslessnessChecks(targets, settings)
+    return LosslessnessChecks(settings)
 
 
 def _phase(name: str) -> float:

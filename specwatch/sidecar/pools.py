@@ -69,9 +69,8 @@ class Pools:
         """Add what one target did; a target that serves another model than before leaves its old pool."""
         if not step.counts.keys() >= DRIFT_COUNTERS:
             return
-        before = self._model_of.get(target)
-        if before is not None and before != model:
-            self._leave(target, before)
+        if self._model_of.get(target, model) != model:
+            self._leave_model(target)
         self._model_of[target] = model
         self._pool(model).take(target, at, step, regime)
         self.fleet.take(target, at, step, regime)
@@ -95,7 +94,15 @@ class Pools:
         """Every model's reading, by its name."""
         return {model: pool.detector.reading() for model, pool in self.models.items()}
 
-    def _leave(self, target: str, model: str) -> None:
+    def leave(self, target: str) -> None:
+        """Forget a target that is watched no more; a model that nobody serves any more is forgotten with it."""
+        self.fleet.leave(target)
+        self._leave_model(target)
+
+    def _leave_model(self, target: str) -> None:
+        model = self._model_of.pop(target, None)
+        if model is None:
+            return
         self.models[model].leave(target)
         if self.models[model].empty:
             del self.models[model]

@@ -60,11 +60,11 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
     )
     service = Service(
         targets,
-        watch={target.name: settings for target in targets},
+        watch=settings,
         settings=ServiceSettings(interval=config.interval, limits=Limits(seconds=config.timeout)),
         listener=alerts.judge,
         launched=launched,
-        losslessness=losslessness.from_config(config, targets),
+        losslessness=losslessness.from_config(config),
         cells=calibrated.cells if calibrated else (),
     )
     references = References(service, config.state_file)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
+from specwatch.alerting.evaluation import NO_DATA_SECONDS
 from specwatch.collect.scraper import Limits, ScrapeError, http_session, scrape, server_release
 from specwatch.collect.targets import Target
 from specwatch.sidecar.launched import Launched
@@ -18,7 +19,6 @@ from specwatch.sidecar.losslessness import LosslessnessChecks
 from specwatch.sidecar.pools import Pools
 from specwatch.sidecar.views import TargetView
 from specwatch.sidecar.watch import TargetWatch, WatchSettings
-from specwatch.signals.drift import DriftSettings
 from specwatch.signals.findings import Finding
 from specwatch.signals.fleet_diagnosis import diagnose_fleet
 from specwatch.signals.plain_speed import PlainSpeed
@@ -32,6 +32,9 @@ Findings = Callable[[], Sequence[Finding]]
 
 Listener = Callable[[TargetWatch, float, Findings], Awaitable[None]]
 """Told after every scrape, successful or not, with the time."""
+
+Forgotten = Callable[[str], Awaitable[None]]
+"""Told the name of a target that is gone for good."""
 
 
 class Clock:
@@ -53,43 +56,107 @@ class ServiceSettings:
     limits: Limits = field(default_factory=Limits)
 
 
+GONE_SECONDS = NO_DATA_SECONDS
+"""How long what is known of a target outlives its place among the targets. Gone is one more way to say nothing, so its
+alerts end when those of a silent one do; and a server that is started anew loads its model in less."""
+
+SWEEP_SECONDS = 10.0
+"""Time between looks for targets that are gone for good: nothing waits for it."""
+
+
 @dataclass
 class ScrapeTally:
-    """Counts about the service itself."""
+    """Counts about the scrapes of one target."""
 
     scrapes: int = 0
     failures: int = 0
     seconds: float = 0.0
     """Time spent waiting for and reading pages."""
+    last_seconds: float = 0.0
+    """The last scrape's part of it."""
+    lag: float = 0.0
+    """Seconds by which the last scrape began later than planned."""
+    missed: int = 0
+    """Turns left out, because the scrape before them took that long or this process was held up."""
+
+
+@dataclass(frozen=True)
+class _Gone:
+    """A target that is no target now, and may be one again."""
+
+    watch: TargetWatch
+    tally: ScrapeTally
+    since: float
 
 
 class Service:
-    """Watches a fixed set of targets until it is cancelled."""
+    """Watches targets that come and go, until it is cancelled.
+
+    What is known of one stays when another leaves, when its labels or its address change, and when it returns within
+    GONE_SECONDS, which ``scale`` multiplies.
+    """
 
     def __init__(
         self,
-        targets: Sequence[Target],
-        watch: Mapping[str, WatchSettings] | None = None,
+        targets: Iterable[Target] = (),
+        watch: WatchSettings | None = None,
         settings: ServiceSettings | None = None,
         listener: Listener | None = None,
         clock: Clock | None = None,
         launched: Launched | None = None,
         losslessness: LosslessnessChecks | None = None,
         cells: Iterable[CalibratedCell] = (),
+        forgotten: Forgotten | None = None,
+        scale: float = 1.0,
     ) -> None:
-        settings_by_name = watch or {}
         self.clock = clock or Clock()
         self.settings = settings or ServiceSettings()
-        self.watches = {t.name: TargetWatch(t, settings_by_name.get(t.name)) for t in targets}
-        self.tallies = {target.name: ScrapeTally() for target in targets}
-        drift = next((watch.settings.drift for watch in self.watches.values()), DriftSettings())
-        self.pools = Pools(drift)
+        self.watches: dict[str, TargetWatch] = {}
+        """Of the present targets, by name, in the order given."""
+        self.tallies: dict[str, ScrapeTally] = {}
+        self._watch = watch or WatchSettings()
+        self._gone: dict[str, _Gone] = {}
+        self._gone_seconds = GONE_SECONDS * scale
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._session: aiohttp.ClientSession | None = None
+        """While it runs."""
+        self.pools = Pools(self._watch.drift)
         self._plain: dict[str, PlainSpeed] = {}
         """By model, how fast its servers without speculation are."""
         self.cells = tuple(cells)
         self.launched = launched
         self.losslessness = losslessness
         self._listener = listener
+        self._forgotten = forgotten
+        self.follow(targets)
+
+    def follow(self, targets: Iterable[Target]) -> None:
+        """Watch these from now on, and no others. Names are unique."""
+        wanted = {target.name: target for target in targets}
+        for name in self.watches.keys() - wanted.keys():
+            self._leave(name)
+        for target in wanted.values():
+            self._take_in(target)
+        self.watches = {name: self.watches[name] for name in wanted}
+
+    def _leave(self, name: str) -> None:
+        self._end(name)
+        self._gone[name] = _Gone(self.watches.pop(name), self.tallies.pop(name), self.clock.now())
+        log.info("%r: no longer a target", name)
+
+    def _take_in(self, target: Target) -> None:
+        name = target.name
+        if name in self.watches and self.watches[name].target.url == target.url:
+            self.watches[name].target = target
+            return
+        self._end(name)
+        if back := self._gone.pop(name, None):
+            self.watches[name], self.tallies[name] = back.watch, back.tally
+        watch = self.watches.setdefault(name, TargetWatch(target, self._watch))
+        watch.target = target
+        self.tallies.setdefault(name, ScrapeTally())
+        if self._session is not None:
+            self._begin(self._session, watch)
 
     def views(self) -> list[TargetView]:
         """What is known of every target now, in the order given."""
@@ -104,17 +171,60 @@ class Service:
     async def run(self) -> None:
         """Scrape every target again and again; returns only by cancellation."""
         async with http_session() as session:
-            checks = [self.losslessness.run()] if self.losslessness else []
-            await asyncio.gather(*(self._keep_scraping(session, watch) for watch in self.watches.values()), *checks)
+            self._session = session
+            try:
+                for watch in self.watches.values():
+                    self._begin(session, watch)
+                while True:
+                    await asyncio.sleep(min(SWEEP_SECONDS, self._gone_seconds))
+                    await self.sweep()
+            finally:
+                self._session = None
+                tasks = list(self._tasks.values())
+                self._tasks.clear()
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def sweep(self) -> None:
+        """Forget targets that are gone for good, and tell whoever else remembers them."""
+        now = self.clock.now()
+        for name in [name for name, gone in self._gone.items() if now - gone.since >= self._gone_seconds]:
+            del self._gone[name]
+            self.pools.leave(name)
+            if self.losslessness:
+                self.losslessness.forget(name)
+            if self._forgotten:
+                try:
+                    await self._forgotten(name)
+                except Exception:
+                    log.exception("%r: a defect of specwatch in forgetting it", name)
+
+    def _begin(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
+        self._tasks[watch.target.name] = asyncio.create_task(self._keep_looking(session, watch))
+
+    def _end(self, name: str) -> None:
+        if task := self._tasks.pop(name, None):
+            task.cancel()
+
+    async def _keep_looking(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
+        checks = [self.losslessness.keep_checking(watch.target)] if self.losslessness else []
+        await asyncio.gather(self._keep_scraping(session, watch), *checks)
 
     async def _keep_scraping(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
-        interval = self.settings.interval
-        due = time.monotonic() + interval * _phase(watch.target.name) * (len(self.watches) > 1)
+        name = watch.target.name
+        tally = self.tallies[name]
+        due = time.monotonic() + self.settings.interval * _phase(name) * (len(self.watches) > 1)
         while True:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
+            tally.lag = max(0.0, time.monotonic() - due)
             await self.scrape_once(session, watch)
-            # A scrape that took longer than the interval skips the turns it missed instead of catching up.
-            due = max(due + interval, time.monotonic())
+            # A scrape that took longer than the interval goes on at the nearest turn instead of catching up. Turns stay
+            # where they were, so that targets that all hung at once do not all come at once ever after.
+            interval = self.settings.interval
+            turns = max(1, round((time.monotonic() - due) / interval))
+            tally.missed += turns - 1
+            due += turns * interval
 
     async def scrape_once(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
         """Scrape one target, record what came of it, tell the listener."""
@@ -132,7 +242,8 @@ class Service:
                 log.exception("%r: a defect of specwatch", watch.target.name)
         tally.failures += watch.error is not None
         tally.scrapes += 1
-        tally.seconds += time.monotonic() - began
+        tally.last_seconds = time.monotonic() - began
+        tally.seconds += tally.last_seconds
         _report_change(watch, before)
         await self._tell_listener(watch)
 

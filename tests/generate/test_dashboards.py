@@ -348,7 +348,7 @@ def told_by_a_sidecar() -> set[str]:
     """Names of everything that a sidecar with all its parts has on its page."""
     config = SidecarConfig(target=("gpu=http://127.0.0.1:1",), verify_every=600)
     targets = [Target("gpu", "http://127.0.0.1:1/metrics")]
-    service = Service(targets, losslessness=losslessness.from_config(config, targets))
+    service = Service(targets, losslessness=losslessness.from_config(config))
     page = exporter.render(service, AlertBook(())).decode()
     return set(re.findall(r"^# TYPE (\S+) ", page, re.MULTILINE))
 

@@ -55,7 +55,7 @@ def samples(page: bytes, name: str, **labels: str) -> dict[tuple[tuple[str, str]
 def watching(name: str, *pages: str, settings: WatchSettings | None = None) -> Service:
     """A service with one target that has shown these pages, ten seconds apart."""
     target = Target(name, "http://gpu-1:8000/metrics")
-    service = Service([target], watch={target.name: settings or WatchSettings()}, clock=PlayedClock(1_800_000_000.0))
+    service = Service([target], watch=settings, clock=PlayedClock(1_800_000_000.0))
     for index, page in enumerate(pages):
         service.watches[target.name].observe(service.clock.now() - 10 * (len(pages) - 1 - index), read_page(page))
     return service

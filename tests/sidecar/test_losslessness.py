@@ -26,7 +26,7 @@ PROMPTS = tuple(f"prompt {number}" for number in range(10))
 def checks(url, **changes):
     target = parse(f"gpu-a={url}")
     settings = CheckSettings(**({"every": 3600.0, "prompts": PROMPTS} | changes))
-    return LosslessnessChecks([target], settings, now=lambda: 1000.0), target
+    return LosslessnessChecks(settings, now=lambda: 1000.0), target
 
 
 def exported(watched):
@@ -129,9 +129,9 @@ async def test_what_the_checks_did_is_exported():
 
 async def test_checks_go_on_until_they_are_cancelled():
     async with scoring(ScoringServer()) as url:
-        watched, _ = checks(url, every=0.01, temperatures=(0.0,), tokens=64)
-        task = asyncio.create_task(watched.run())
-        while watched.states["gpu-a"].checks < 3:
+        watched, target = checks(url, every=0.01, temperatures=(0.0,), tokens=64)
+        task = asyncio.create_task(watched.keep_checking(target))
+        while "gpu-a" not in watched.states or watched.states["gpu-a"].checks < 3:
             await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -159,14 +159,14 @@ async def test_a_service_with_checks_makes_them():
     async with scoring(ScoringServer()) as url:
         watched, target = checks(url, every=0.01, temperatures=(0.0,), tokens=64)
         task = asyncio.create_task(Service([target], losslessness=watched).run())
-        while watched.states["gpu-a"].checks < 2:
+        while "gpu-a" not in watched.states or watched.states["gpu-a"].checks < 2:
             await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
 def configured(**flags):
-    return from_config(load(SidecarConfig, None, flags), [parse("http://127.0.0.1:9")])
+    return from_config(load(SidecarConfig, None, flags))
 
 
 def test_checks_are_off_unless_they_are_asked_for(tmp_path):

@@ -50,6 +50,18 @@ def test_a_model_that_nobody_serves_any_more_is_forgotten():
     assert list(pools.models) == ["model-999"]
 
 
+def test_a_server_that_leaves_takes_its_regime_along_and_its_model_where_it_was_the_last():
+    pools = Pools(SETTINGS)
+    scraped(pools, {"a": "llama", "b": "llama", "c": "qwen"}, scrapes=60)
+    pools.take("b", "llama", 301.0, step(1.0), "3")
+    pools.leave("b")
+    pools.leave("c")
+    pools.leave("never-seen")
+    pools.take("a", "llama", 306.0, step(5.0), "5")
+    assert list(pools.models) == ["llama"]
+    assert pools.readings()["llama"].regime_since == 306.0
+
+
 def test_a_page_without_draft_counters_adds_nothing():
     pools = Pools(SETTINGS)
     pools.take("a", "llama", 0.0, Increments(5.0, {Counter.GENERATION_TOKENS: 10.0}), "0")

@@ -26,7 +26,7 @@ from tools.rehearsal import serving
 
 def service_of(*names: str) -> Service:
     targets = [Target(name, "http://127.0.0.1:1/metrics") for name in names]
-    return Service(targets, watch={name: WatchSettings(drift=DriftSettings()) for name in names})
+    return Service(targets, watch=WatchSettings(drift=DriftSettings()))
 
 
 def learned(service: Service, model: str = "llama") -> Service:

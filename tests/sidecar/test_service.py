@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from specwatch.collect.scraper import Limits, scrape
 from specwatch.collect.targets import parse
-from specwatch.sidecar.service import Clock, Service, ServiceSettings
+from specwatch.sidecar.service import GONE_SECONDS, Clock, Service, ServiceSettings
 from tests.support.http import answering, serving, text_page
 from tests.support.pages import page_text
 
@@ -24,16 +24,21 @@ class StoppedClock(Clock):
         return self.at
 
 
-async def run_until(service: Service, condition: Callable[[], bool | None], most: float = 20.0) -> None:
-    """Run the service until the condition holds."""
+async def until(condition: Callable[[], object], most: float = 20.0) -> None:
+    """Return when the condition holds."""
 
     async def wait() -> None:
         while not condition():
             await asyncio.sleep(0.02)
 
+    await asyncio.wait_for(wait(), most)
+
+
+async def run_until(service: Service, condition: Callable[[], object]) -> None:
+    """Run the service until the condition holds."""
     running = asyncio.create_task(service.run())
     try:
-        await asyncio.wait_for(wait(), most)
+        await until(condition)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -124,3 +129,69 @@ async def test_a_page_is_of_the_moment_it_arrived_however_slowly_the_release_is_
         await run_until(service, lambda: service.watches["t"].up)
     view = service.views()[0]
     assert (view.last_scrape, view.release) == (100.0, "0.32.0")
+
+
+async def test_targets_come_and_go_while_the_others_go_on():
+    async with serving({"/metrics": text_page(PAGE)}) as url:
+        stays, leaves, comes = (parse(f"{name}={url}") for name in ("stays", "leaves", "comes"))
+        service = Service([stays, leaves], settings=ServiceSettings(interval=0.05))
+        running = asyncio.create_task(service.run())
+        kept = service.watches["stays"]
+        try:
+            await until(lambda: service.tallies["stays"].scrapes and service.tallies["leaves"].scrapes)
+            gone = service.tallies["leaves"]
+            service.follow([comes, stays])
+            left_at = gone.scrapes
+            await until(lambda: service.tallies["comes"].scrapes >= 5)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+    assert list(service.watches) == ["comes", "stays"]
+    assert set(service.tallies) == {"comes", "stays"}
+    assert service.watches["stays"] is kept
+    assert gone.scrapes == left_at
+
+
+async def test_a_target_that_returns_soon_is_known_again_and_one_that_does_not_is_forgotten():
+    clock = StoppedClock()
+    forgotten: list[str] = []
+
+    async def forget(name: str) -> None:
+        forgotten.append(name)
+
+    target = parse("a=http://127.0.0.1:1")
+    service = Service([target], clock=clock, forgotten=forget)
+    known = service.watches["a"]
+    service.follow([])
+    clock.at += GONE_SECONDS - 1
+    await service.sweep()
+    service.follow([target])
+    assert (service.watches["a"] is known, forgotten) == (True, [])
+    service.follow([])
+    clock.at += GONE_SECONDS
+    await service.sweep()
+    assert forgotten == ["a"]
+    service.follow([target])
+    assert service.watches["a"] is not known
+
+
+async def test_a_target_that_moves_keeps_what_is_known_of_it_and_is_scraped_at_its_new_address():
+    async with serving({"/metrics": text_page(PAGE)}) as url:
+        service = Service([parse("a=http://127.0.0.1:1")], settings=ServiceSettings(interval=0.05))
+        known = service.watches["a"]
+        await run_until(service, lambda: known.up is False)
+        service.follow([parse(f"a={url}")])
+        await run_until(service, lambda: known.up)
+    assert service.watches["a"] is known
+
+
+async def test_turns_that_a_slow_scrape_left_out_are_counted():
+    async def slow(request):
+        await asyncio.sleep(0.2)
+        return await text_page(PAGE)(request)
+
+    async with serving({"/metrics": slow}) as url:
+        service = Service([parse(f"a={url}")], settings=ServiceSettings(interval=0.05))
+        await run_until(service, lambda: service.tallies["a"].scrapes >= 2)
+    assert service.tallies["a"].missed >= 2
+    assert service.tallies["a"].last_seconds >= 0.2

@@ -96,7 +96,7 @@ async def play(scene: Scene, names: frozenset[str], folder: Path) -> History:
         told = WatchSettings(curve=calibrated.curve())
         service = Service(
             targets,
-            watch={target.name: told for target in targets},
+            watch=told,
             settings=ServiceSettings(interval=NEVER),
             listener=alerts.judge,
             clock=clock,
