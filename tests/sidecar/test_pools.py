@@ -59,7 +59,7 @@ def test_a_server_that_leaves_takes_its_regime_along_and_its_model_where_it_was_
     pools.leave("never-seen")
     pools.take("a", "llama", 306.0, step(5.0), "5")
     assert list(pools.models) == ["llama"]
-    assert pools.readings()["llama"].regime_since == 306.0
+    assert pools.readings()["llama"].regime_since == 301.0  # when the step began in which only "5" was left
 
 
 def test_a_page_without_draft_counters_adds_nothing():
