@@ -63,6 +63,7 @@ class Rehearsal:
     service: Service
     app: FastAPI
     clock: PlayedClock
+    alerts: AlertBook
     url: str = ""
 
     async def play(self, seconds: float, step: float = 5.0) -> None:
@@ -101,14 +102,14 @@ async def offstage(
 ) -> AsyncIterator[Rehearsal]:
     """The same, its page not served: ``serving(rehearsal.app)`` does so."""
     clock = PlayedClock(time.time() - past)
-    alerts = AlertBook(receivers)
+    alerts = AlertBook(receivers, clock=clock)
     async with Fleet(servers, speed=0) as fleet:
         targets = [
             Target((names or {}).get(server.name, server.name), f"{url}/metrics")
             for server, url in zip(fleet.servers, fleet.urls, strict=True)
         ]
         service = Service(targets, settings=ServiceSettings(interval=NEVER), listener=alerts.judge, clock=clock)
-        yield Rehearsal(fleet, service, create_app(service, alerts), clock)
+        yield Rehearsal(fleet, service, create_app(service, alerts), clock, alerts)
 
 
 @asynccontextmanager

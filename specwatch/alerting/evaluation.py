@@ -184,11 +184,13 @@ class AlertEvaluator:
             if watched.tracks[alert.name].state is State.FIRING
         ]
 
-    def active(self) -> list[AlertStatus]:
-        """Every alert that is pending or firing: firing ones first, the oldest first among equals."""
+    def active(self, target: str | None = None) -> list[AlertStatus]:
+        """What is pending or firing, on one target or on all: firing ones first, the oldest first among equals."""
+        names = self._targets if target is None else [target]
         statuses = [
-            _status(alert, target, watched)
-            for target, watched in self._targets.items()
+            _status(alert, name, watched)
+            for name in names
+            if (watched := self._targets.get(name))
             for alert in self._alerts
             if watched.tracks[alert.name].state is not State.INACTIVE
         ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from specwatch.alerting.catalogue import Severity
-from specwatch.alerting.evaluation import State, Transition
+from specwatch.alerting.evaluation import AlertStatus, State
 
 KEY_LENGTH = 255
 """Longest key that identifies an alert: PagerDuty's limit of a ``dedup_key``."""
@@ -72,23 +72,23 @@ class Notification:
     links: Sequence[Link] = ()
 
     @classmethod
-    def of(cls, transition: Transition, places: Places | None = None, diagnosis: str = "") -> Notification:
-        """The message about a transition."""
-        alert = transition.alert
+    def of(cls, status: AlertStatus, places: Places | None = None, diagnosis: str = "") -> Notification:
+        """The message about an alert that fires or has resolved."""
+        alert = status.alert
         return cls(
             alert=alert.name,
-            key=alert_key(alert.name, transition.target),
-            firing=transition.state is State.FIRING,
+            key=alert_key(alert.name, status.target),
+            firing=status.state is State.FIRING,
             severity=alert.severity,
-            target=transition.target,
-            model=transition.model,
-            summary=transition.summary,
-            description=transition.description,
-            value=transition.value_text,
-            condition=transition.condition_text,
-            since=transition.since,
-            at=transition.at,
-            diagnosis=diagnosis if transition.state is State.FIRING else "",
+            target=status.target,
+            model=status.model,
+            summary=status.summary,
+            description=status.description,
+            value=status.value_text,
+            condition=status.condition_text,
+            since=status.since,
+            at=status.at,
+            diagnosis=diagnosis if status.state is State.FIRING else "",
             links=(places or Places()).links(alert.runbook),
         )
 

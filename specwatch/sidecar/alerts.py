@@ -12,7 +12,8 @@ from specwatch.alerting.diagnosis_text import in_words
 from specwatch.alerting.evaluation import AlertEvaluator, AlertStatus, State, Transition
 from specwatch.alerting.notification import Notification, Places
 from specwatch.alerting.receivers import Receiver
-from specwatch.sidecar.service import Findings
+from specwatch.alerting.silences import Silence, Silences
+from specwatch.sidecar.service import Clock, Findings
 from specwatch.sidecar.watch import TargetWatch
 
 REMEMBERED = 50
@@ -39,6 +40,8 @@ class AlertEntry:
     description: str
     runbook: str
     """Its address where runbooks are published, else the name of its file."""
+    silenced_by: str | None
+    """Id of the silence because of which nothing is sent while it is active."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,13 @@ class AlertBook:
         receivers: Sequence[Receiver] = (),
         places: Places | None = None,
         time_scale: float = 1.0,
+        clock: Clock | None = None,
     ) -> None:
+        self.now = (clock or Clock()).now
         self._evaluator = AlertEvaluator(time_scale=time_scale)
+        self._silences = Silences()
+        self._told: set[tuple[str, str]] = set()
+        """Alerts, each with its target, that fire and whose message went out."""
         self._delivery = Delivery(receivers)
         self._places = places or Places()
         self._resolved: deque[Transition] = deque(maxlen=REMEMBERED)
@@ -92,14 +100,48 @@ class AlertBook:
         for transition in changes:
             if transition.state is State.RESOLVED:
                 self._resolved.appendleft(transition)
-            why = in_words(findings()) if transition.state is State.FIRING else ""
-            await self._delivery.send(Notification.of(transition, self._places, why))
+                await self._tell_the_end(transition)
+        for status in self._evaluator.active(watch.target.name):
+            if status.state is State.FIRING:
+                await self._tell(status, at, findings)
+
+    async def _tell(self, status: AlertStatus, at: float, findings: Findings) -> None:
+        """Send what fires, once, unless somebody wants no message of it."""
+        key = (status.alert.name, status.target)
+        if key in self._told or self._silence_of(status, at):
+            return
+        self._told.add(key)
+        await self._delivery.send(Notification.of(status, self._places, in_words(findings())))
+
+    async def _tell_the_end(self, transition: Transition) -> None:
+        """Send that it is over to those who heard that it fires, silenced or not: else it stays open with them."""
+        key = (transition.alert.name, transition.target)
+        if key in self._told:
+            self._told.remove(key)
+            await self._delivery.send(Notification.of(transition, self._places))
+
+    def silences(self) -> list[Silence]:
+        """Those in force, the ones that end first in front."""
+        return self._silences.in_force(self.now())
+
+    def silence(self, silence: Silence) -> None:
+        """Send nothing of matching alerts until it ends; TooManySilences where there is no room."""
+        self._silences.add(silence, self.now())
+
+    def end_silence(self, silence_id: str) -> bool:
+        """End a silence by hand; False where there is none of that id."""
+        return self._silences.end(silence_id, self.now())
+
+    def _silence_of(self, status: AlertStatus, at: float) -> str | None:
+        silence = self._silences.of(status.alert.name, status.target, status.model, at)
+        return silence.id if silence else None
 
     def view(self) -> AlertsView:
         """Everything there is to show."""
-        statuses = [*self._evaluator.active(), *self._resolved]
+        now = self.now()
+        active = [_entry(status, self._places, self._silence_of(status, now)) for status in self._evaluator.active()]
         return AlertsView(
-            alerts=[_entry(status, self._places) for status in statuses],
+            alerts=[*active, *(_entry(status, self._places) for status in self._resolved)],
             deliveries=[
                 DeliveryEntry(
                     receiver=status.receiver,
@@ -116,7 +158,7 @@ class AlertBook:
         )
 
 
-def _entry(status: AlertStatus, places: Places) -> AlertEntry:
+def _entry(status: AlertStatus, places: Places, silenced_by: str | None = None) -> AlertEntry:
     alert = status.alert
     return AlertEntry(
         name=alert.name,
@@ -133,4 +175,5 @@ def _entry(status: AlertStatus, places: Places) -> AlertEntry:
         summary=status.summary,
         description=status.description,
         runbook=places.runbook(alert.runbook) or alert.runbook,
+        silenced_by=silenced_by,
     )

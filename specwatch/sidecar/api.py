@@ -11,13 +11,16 @@ from pathlib import PurePath
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI, HTTPException, Request, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
 
 from specwatch import __version__
+from specwatch.alerting.text import clean
 from specwatch.config import is_loopback
 from specwatch.sidecar import exporter
 from specwatch.sidecar.alerts import AlertBook, AlertsView
 from specwatch.sidecar.references import ReferenceEntry, References, Scope
+from specwatch.sidecar.routes import silences
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.views import HistoryPoint, TargetView
 from specwatch.signals.catalogue import signals
@@ -121,8 +124,17 @@ def create_app(
     app.middleware("http")(_with_security_headers)
     _add_api(app, service, alerts)
     _add_references(app, references)
+    app.add_exception_handler(RequestValidationError, _what_is_wrong)
+    app.include_router(silences.router(alerts))
     _add_plain_routes(app, service, alerts)
     return app
+
+
+async def _what_is_wrong(_: Request, problem: Exception) -> Response:
+    """Name what cannot be used, and repeat none of it: NaN and lone surrogates cannot be written as an answer."""
+    errors = problem.errors() if isinstance(problem, RequestValidationError) else []
+    lines = [{"loc": [clean(str(part)) for part in error["loc"]], "msg": error["msg"]} for error in errors]
+    return JSONResponse({"detail": lines}, 422)
 
 
 async def _from_this_machine(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:

@@ -24,7 +24,7 @@ from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
 from specwatch.sidecar.launched import Launched
 from specwatch.sidecar.references import References
-from specwatch.sidecar.service import Service, ServiceSettings
+from specwatch.sidecar.service import Clock, Service, ServiceSettings
 from specwatch.sidecar.watch import WatchSettings
 from specwatch.signals import fingerprint, gpus, model_cost
 from specwatch.signals.cost import CostCurve, CostPoint
@@ -53,16 +53,19 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
     calibrated = calibration.read(config.calibration) if config.calibration else None
     settings = watch_settings(config, launched.record() if launched else None, calibrated)
     settings = settings.in_scaled_time(config.time_scale)
+    clock = Clock()
     alerts = AlertBook(
         receivers(config.slack_webhook_file, config.pagerduty_routing_key_file, config.pagerduty_url),
         Places(page=config.public_url, runbooks=config.runbooks_url),
         time_scale=config.time_scale,
+        clock=clock,
     )
     service = Service(
         targets,
         watch=settings,
         settings=ServiceSettings(interval=config.interval, limits=Limits(seconds=config.timeout)),
         listener=alerts.judge,
+        clock=clock,
         launched=launched,
         losslessness=losslessness.from_config(config),
         cells=calibrated.cells if calibrated else (),

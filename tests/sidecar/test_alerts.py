@@ -35,13 +35,12 @@ def server(name: str = "gpu-3") -> SimulatedServer:
 async def watched(folder: Path, *servers: SimulatedServer) -> AsyncIterator[tuple[Rehearsal, AlertBook, Sink]]:
     """A fleet, whose alerts go to a sink."""
     async with Sink() as sink:
-        (folder / "slack").write_text(sink.slack_url)
-        (folder / "pagerduty").write_text("0" * 32)
-        book = AlertBook(receivers(folder / "slack", folder / "pagerduty", sink.pagerduty_url))
-        async with offstage(servers) as rehearsal, book.delivering():
-            # The rehearsal judges by a book of its own, which is asked for by nobody here.
-            rehearsal.service._listener = book.judge
-            yield rehearsal, book, sink
+        for name, secret in (("slack", sink.slack_url), ("pagerduty", "0" * 32)):
+            (folder / name).write_text(secret)
+            (folder / name).chmod(0o600)
+        told = receivers(folder / "slack", folder / "pagerduty", sink.pagerduty_url)
+        async with offstage(servers, receivers=told) as rehearsal, rehearsal.alerts.delivering():
+            yield rehearsal, rehearsal.alerts, sink
 
 
 async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:

@@ -192,8 +192,9 @@ async def test_the_openapi_document_lists_the_routes_with_what_they_are_for():
     assert document["info"] == {"title": "specwatch sidecar", "version": __version__}
     reading = [f"/api/v1/{name}" for name in ("signals", "catalogue", "history", "alerts", "references")] + ["/healthz"]
     changing = [f"/api/v1/references/{name}" for name in ("freeze", "relearn")]
+    silences = {"/api/v1/silences": ["get", "post"], "/api/v1/silences/{id}": ["delete"]}
     methods = {path: list(operations) for path, operations in document["paths"].items()}
-    assert methods == {path: ["get"] for path in reading} | {path: ["post"] for path in changing}
+    assert methods == {path: ["get"] for path in reading} | {path: ["post"] for path in changing} | silences
     for path, (method,) in methods.items():
         assert document["paths"][path][method]["description"]
     content = document["paths"]["/api/v1/signals"]["get"]["responses"]["200"]["content"]

@@ -1,0 +1,1 @@
+"""The HTTP routes of the sidecar, one file a noun."""
