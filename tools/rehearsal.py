@@ -27,6 +27,7 @@ from specwatch.lab.simulator import SimulatedServer
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
 from specwatch.sidecar.service import Clock, Service, ServiceSettings
+from specwatch.sidecar.serving import Server
 
 NEVER = 3600.0 * 24
 """Seconds between the sidecar's own scrapes: only ``play`` is to scrape."""
@@ -116,7 +117,7 @@ async def offstage(
 async def serving(app: FastAPI, port: int = 0) -> AsyncIterator[str]:
     """Serve an application on loopback and give its address; port 0 takes a free one."""
     with socket.create_server(("127.0.0.1", port)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
+        server = Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2), app.state.events)
         task = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             await asyncio.wait_for(_started(server, task), START_SECONDS)

@@ -20,9 +20,10 @@ from specwatch.config import is_loopback
 from specwatch.sidecar import exporter
 from specwatch.sidecar.alerts import AlertBook, AlertsView
 from specwatch.sidecar.references import ReferenceEntry, References, Scope
-from specwatch.sidecar.routes import silences
+from specwatch.sidecar.routes import events, servers, silences
+from specwatch.sidecar.server_board import ServerBoard
 from specwatch.sidecar.service import Service
-from specwatch.sidecar.views import HistoryPoint, TargetView
+from specwatch.sidecar.views import HistoryPoint
 from specwatch.signals.catalogue import signals
 from specwatch.signals.drift import DriftReading
 
@@ -47,15 +48,6 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-
-
-@dataclass(frozen=True)
-class SignalsView:
-    """All targets at one moment."""
-
-    at: float
-    version: str
-    targets: list[TargetView]
 
 
 @dataclass(frozen=True)
@@ -126,6 +118,10 @@ def create_app(
     _add_references(app, references)
     app.add_exception_handler(RequestValidationError, _what_is_wrong)
     app.include_router(silences.router(alerts))
+    board = ServerBoard(service)
+    app.include_router(servers.router(service, board))
+    app.state.events = events.Events(lambda: board.scrapes, service.clock.now)
+    app.include_router(events.router(app.state.events))
     _add_plain_routes(app, service, alerts)
     return app
 
@@ -167,11 +163,6 @@ async def _with_security_headers(request: Request, proceed: Callable[[Request], 
 
 
 def _add_api(app: FastAPI, service: Service, alerts: AlertBook) -> None:
-    @app.get("/api/v1/signals")
-    async def read_signals() -> SignalsView:
-        """Every target: state, signals by window, drift, findings."""
-        return SignalsView(service.clock.now(), __version__, service.views())
-
     @app.get("/api/v1/catalogue")
     async def read_catalogue() -> list[SignalEntry]:
         """What the signals mean."""

@@ -25,6 +25,7 @@ from specwatch.sidecar.api import create_app
 from specwatch.sidecar.launched import Launched
 from specwatch.sidecar.references import References
 from specwatch.sidecar.service import Clock, Service, ServiceSettings
+from specwatch.sidecar.serving import Server
 from specwatch.sidecar.watch import WatchSettings
 from specwatch.signals import fingerprint, gpus, model_cost
 from specwatch.signals.cost import CostCurve, CostPoint
@@ -73,11 +74,12 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
     references = References(service, config.state_file)
     references.restore()
     app = create_app(service, alerts, local_only=not config.insecure, references=references)
-    server = uvicorn.Server(
+    server = Server(
         # Its own logging would differ from the rest in form; None leaves the program's as it is.
         uvicorn.Config(
             app, log_config=None, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS
-        )
+        ),
+        app.state.events,
     )
     with _listen(host, port) as listener:
         _end_by_signals(server)

@@ -24,7 +24,7 @@ from specwatch.signals.speedup import ASSUMED, DraftCost, Speedup
 from specwatch.signals.window import Increments, Ledgers, add_up
 from specwatch.signals.workload import WorkloadSettings, WorkloadTracker
 from specwatch.signals.worth import Basis, assess
-from specwatch.vllm.metrics import Counter, Dialect, SinceStart, Snapshot
+from specwatch.vllm.metrics import Counter, Dialect, Snapshot
 
 WINDOWS = (60.0, RATE_WINDOW, 6 * RATE_WINDOW, 72 * RATE_WINDOW)
 """Seconds of the windows that signals are told over: a minute, and the three of the recording rules."""
@@ -90,8 +90,14 @@ class _Headline:
     """The headline window at a moment."""
 
     at: float
+    seconds: float | None
     values: dict[str, Value]
     speedups: tuple[Speedup, ...]
+
+
+def covered(parts: Sequence[Increments]) -> float | None:
+    """Seconds of a window that engines' increments really cover; None without two scrapes in it."""
+    return max((part.seconds for part in parts), default=None)
 
 
 class TargetWatch:
@@ -129,6 +135,16 @@ class TargetWatch:
         return self._error
 
     @property
+    def last_scrape(self) -> float | None:
+        """When a scrape last worked, unix seconds."""
+        return self._last_scrape
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """What the last readable page said."""
+        return self._snapshot
+
+    @property
     def history(self) -> tuple[HistoryPoint, ...]:
         """Headline figures of the last scrapes, oldest first."""
         return tuple(self._history)
@@ -152,7 +168,7 @@ class TargetWatch:
         step = add_up(self.steps)
         self._update_drift(at, step)
         self._workload.observe(at, snapshot.engines)
-        self._course.observe(at, step, Setup(self._k(), self.settings.method, self.release), self._ledgers.restarts)
+        self._course.observe(at, step, Setup(self.k, self.settings.method, self.release), self._ledgers.restarts)
         headline = self.headline_values(at)
         self._history.append(
             HistoryPoint(
@@ -168,6 +184,11 @@ class TargetWatch:
     def headline_values(self, now: float) -> dict[str, Value]:
         """Every signal over the headline window, by name, pooled over the engines."""
         return self._headline_at(now).values
+
+    def headline_view(self, now: float) -> WindowView:
+        """The headline window, with what it really covers."""
+        headline = self._headline_at(now)
+        return WindowView(headline.seconds, headline.values)
 
     def speedups(self, now: float) -> tuple[Speedup, ...]:
         """Every way in which the speedup over the headline window is known, the best known first."""
@@ -185,7 +206,8 @@ class TargetWatch:
                 accelerators=self.settings.accelerators,
             )
             values = evaluate(self._signals, increments)
-            self._headline = _Headline(now, values, assess(increments, basis, MIN_DRAFTS))
+            speedups = assess(increments, basis, MIN_DRAFTS)
+            self._headline = _Headline(now, covered(increments), values, speedups)
         return self._headline
 
     def judged_values(self, now: float) -> dict[str, Value]:
@@ -222,7 +244,7 @@ class TargetWatch:
         )
 
     def _likeness(self, now: float) -> tuple[str, float] | None:
-        rates, k = self.headline_values(now)["position_acceptance"], self._k()
+        rates, k = self.headline_values(now)["position_acceptance"], self.k
         return nearest(self.settings.fingerprints, rates, k) if isinstance(rates, tuple) and k else None
 
     def view(self, now: float, findings: Sequence[Finding] | None = None) -> TargetView:
@@ -237,18 +259,18 @@ class TargetWatch:
             target=self.target,
             up=self.up,
             error=self._error,
-            last_scrape=self._last_scrape,
+            last_scrape=self.last_scrape,
             release=self.release,
             dialect=self._dialect(snapshot) if snapshot else None,
             model_name=self.model_name,
             engines=self._ledgers.engines,
-            k=self._k(),
+            k=self.k,
             method=self.settings.method,
             cost=self.settings.cost,
             restarts=self._ledgers.restarts,
             windows=windows,
             headline_window=headline,
-            since_start=self._since_start(snapshot.since_start if snapshot else None),
+            since_start=self.since_start,
             drift=self.drift.reading(),
             workload=self._workload.reading(),
             speedups=self.speedups(now),
@@ -268,7 +290,7 @@ class TargetWatch:
     def _window(self, seconds: float, now: float) -> WindowView:
         parts = self._ledgers.over(seconds, now)
         return WindowView(
-            seconds=max((part.seconds for part in parts), default=None),
+            seconds=covered(parts),
             values=evaluate(self._signals, parts),
         )
 
@@ -288,14 +310,17 @@ class TargetWatch:
         silent = snapshot.dialect is Dialect.NOT_VLLM and self.release is not None
         return Dialect.NO_STATS if silent else snapshot.dialect
 
-    def _k(self) -> int | None:
+    @property
+    def k(self) -> int | None:
         """K as configured, or as the page shows it: it has one series a draft position."""
         if self.settings.k is not None or self._snapshot is None:
             return self.settings.k
         return max((len(e.accepted_per_position) for e in self._snapshot.engines.values()), default=0) or None
 
-    def _since_start(self, averages: SinceStart | None) -> dict[str, float]:
-        k = self.settings.k
+    @property
+    def since_start(self) -> dict[str, float]:
+        """Acceptance since the server's start, for the V0 engine alone."""
+        averages, k = self._snapshot.since_start if self._snapshot else None, self.settings.k
         if averages is None or k is None:
             return {}
         return {
