@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from specwatch.config import SidecarConfig, is_loopback, load
+from specwatch.config import SidecarConfig, load
 from specwatch.errors import InputError
 
 
@@ -16,7 +16,22 @@ from specwatch.errors import InputError
 @click.option("--target", multiple=True, metavar="[NAME=]URL", help="Server to watch; repeat for more.")
 @click.option("--listen", metavar="HOST:PORT", help="Where to serve.  [default: 127.0.0.1:9108]")
 @click.option(
-    "--insecure", is_flag=True, default=None, help="Allow an address other than loopback; nothing asks who reads."
+    "--insecure",
+    is_flag=True,
+    default=None,
+    help="Allow an address other than loopback with neither tokens nor client certificates.",
+)
+@click.option(
+    "--read-token-file", type=click.Path(path_type=Path), help="Tokens that may read, one a line; others are refused."
+)
+@click.option("--admin-token-file", type=click.Path(path_type=Path), help="Tokens that may read and change.")
+@click.option(
+    "--open-metrics", is_flag=True, default=None, help="Answer /metrics, /healthz and /readyz without a token."
+)
+@click.option("--tls-cert-file", type=click.Path(path_type=Path), help="Certificate chain in PEM: serve HTTPS.")
+@click.option("--tls-key-file", type=click.Path(path_type=Path), help="Its key in PEM, without a passphrase.")
+@click.option(
+    "--client-ca-file", type=click.Path(path_type=Path), help="Serve only who has a certificate of this authority."
 )
 @click.option("--interval", type=float, metavar="SECONDS", help="Time between scrapes of a target.  [default: 5]")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Longest a scrape may take.  [default: 5]")
@@ -83,11 +98,6 @@ def command(config: Path | None, **flags: Any) -> None:
     """
     settings = load(SidecarConfig, config, flags)
     host, port = split_address(settings.listen)
-    if not is_loopback(host) and not settings.insecure:
-        raise InputError(
-            f"--listen {settings.listen} can be reached from other machines, and nothing asks who reads. Keep it on "
-            "127.0.0.1, put an authenticating proxy before it, or say --insecure."
-        )
     from specwatch.sidecar.run import run
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

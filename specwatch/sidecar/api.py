@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import PurePath
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse
 
 from specwatch import __version__
 from specwatch.alerting.text import clean
-from specwatch.config import is_loopback
 from specwatch.sidecar import exporter
+from specwatch.sidecar.access import Access
 from specwatch.sidecar.alerts import AlertBook, AlertsView
+from specwatch.sidecar.guard import Guard
+from specwatch.sidecar.loop_lag import LoopLag
+from specwatch.sidecar.process_families import ProcessFamilies
 from specwatch.sidecar.references import ReferenceEntry, References, Scope
-from specwatch.sidecar.routes import events, servers, silences
+from specwatch.sidecar.routes import events, health, servers, silences
 from specwatch.sidecar.server_board import ServerBoard
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.views import HistoryPoint
@@ -40,14 +43,6 @@ PAGE_FILES: Mapping[str, str] = {
     entry.name: PAGE_TYPES[suffix] for entry in PAGE.iterdir() if (suffix := PurePath(entry.name).suffix) in PAGE_TYPES
 }
 """What is served, with its media type: what the package holds and nothing else."""
-
-SECURITY_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
 
 
 @dataclass(frozen=True)
@@ -85,15 +80,23 @@ class NewName(WhichReference):
 
 
 def create_app(
-    service: Service, alerts: AlertBook, local_only: bool = True, references: References | None = None
+    service: Service,
+    alerts: AlertBook,
+    local_only: bool = True,
+    references: References | None = None,
+    access: Access | None = None,
 ) -> FastAPI:
-    """The application; it runs the service while it is up. ``local_only`` answers to loopback addresses alone."""
+    """The application; it runs the service while it is up.
+
+    ``local_only`` answers to loopback addresses alone; without ``access`` nobody is asked for a token.
+    """
     references = references or References(service)
+    lag = LoopLag()
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with alerts.delivering():
-            tasks = [asyncio.create_task(service.run()), asyncio.create_task(references.keep())]
+            tasks = [asyncio.create_task(work) for work in (service.run(), references.keep(), lag.keep())]
             try:
                 yield
             finally:
@@ -109,11 +112,10 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
+        redirect_slashes=False,  # it would lead to whatever host was asked for
     )
-    if local_only:
-        app.middleware("http")(_from_this_machine)
-    app.middleware("http")(_from_this_site)
-    app.middleware("http")(_with_security_headers)
+    refused: Counter[str] = Counter()
+    app.add_middleware(Guard, access=access or Access(), local_only=local_only, refused=refused)
     _add_api(app, service, alerts)
     _add_references(app, references)
     app.add_exception_handler(RequestValidationError, _what_is_wrong)
@@ -122,7 +124,8 @@ def create_app(
     app.include_router(servers.router(service, board))
     app.state.events = events.Events(lambda: board.scrapes, service.clock.now)
     app.include_router(events.router(app.state.events))
-    _add_plain_routes(app, service, alerts)
+    app.include_router(health.router(service))
+    _add_plain_routes(app, service, alerts, ProcessFamilies(lag, refused))
     return app
 
 
@@ -131,35 +134,6 @@ async def _what_is_wrong(_: Request, problem: Exception) -> Response:
     errors = problem.errors() if isinstance(problem, RequestValidationError) else []
     lines = [{"loc": [clean(str(part)) for part in error["loc"]], "msg": error["msg"]} for error in errors]
     return JSONResponse({"detail": lines}, 422)
-
-
-async def _from_this_machine(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Refuse a Host header that is no loopback address: a site whose name resolves to 127.0.0.1 reads nothing."""
-    if not is_loopback(_host(request.headers.get("host", ""))):
-        return PlainTextResponse("this sidecar is to be asked for by a loopback address\n", 400)
-    return await proceed(request)
-
-
-async def _from_this_site(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Refuse what another site's page would change here; browsers say where such a request comes from."""
-    origin = request.headers.get("origin")
-    if request.method not in ("GET", "HEAD") and origin and urlsplit(origin).netloc != request.headers.get("host"):
-        return PlainTextResponse("this sidecar takes changes from its own page and from programs only\n", 403)
-    return await proceed(request)
-
-
-def _host(header: str) -> str:
-    """The host in a Host header, without its port."""
-    try:
-        return urlsplit(f"//{header}").hostname or ""
-    except ValueError:
-        return ""
-
-
-async def _with_security_headers(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
-    response = await proceed(request)
-    response.headers.update(SECURITY_HEADERS)
-    return response
 
 
 def _add_api(app: FastAPI, service: Service, alerts: AlertBook) -> None:
@@ -209,15 +183,10 @@ def _entry(which: WhichReference, reading: DriftReading | None) -> ReferenceEntr
     return ReferenceEntry(which.scope, which.name, reading)
 
 
-def _add_plain_routes(app: FastAPI, service: Service, alerts: AlertBook) -> None:
+def _add_plain_routes(app: FastAPI, service: Service, alerts: AlertBook, process: ProcessFamilies) -> None:
     @app.get("/metrics", include_in_schema=False)
     async def read_metrics() -> Response:
-        return Response(exporter.render(service, alerts), media_type=exporter.CONTENT_TYPE)
-
-    @app.get("/healthz", response_class=PlainTextResponse)
-    async def read_health() -> str:
-        """Answers while the process serves."""
-        return "ok\n"
+        return Response(exporter.render(service, alerts) + process.render(), media_type=exporter.CONTENT_TYPE)
 
     @app.get("/", include_in_schema=False)
     async def read_page() -> Response:

@@ -17,9 +17,9 @@ from specwatch.alerting.notification import Places
 from specwatch.alerting.receivers import receivers
 from specwatch.collect.scraper import Limits
 from specwatch.collect.targets import parse_all
-from specwatch.config import SidecarConfig
+from specwatch.config import SidecarConfig, is_loopback
 from specwatch.errors import InputError, SpecwatchError
-from specwatch.sidecar import losslessness
+from specwatch.sidecar import access, losslessness, tls
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
 from specwatch.sidecar.launched import Launched
@@ -43,12 +43,16 @@ log = logging.getLogger(__name__)
 LARGEST_FINGERPRINTS = 4 * 2**20
 """Bytes: a thousand domains of ten K take about two million."""
 
+MOST_CONNECTIONS = 512
+"""At a time; more are answered 503. A Prometheus holds one, a browser six; a process may commonly have 1024 files."""
+
 DRAIN_SECONDS = 15
 """Longest a stop waits for answers under way and messages still to deliver."""
 
 
 def run(config: SidecarConfig, host: str, port: int) -> None:
     """Serve until SIGINT or SIGTERM; raises InputError or SpecwatchError before anything is served."""
+    allowed, encryption = access.from_config(config, host), tls.from_config(config)
     targets = parse_all(config.target)
     launched = Launched(config.launch_record) if config.launch_record else None
     calibrated = calibration.read(config.calibration) if config.calibration else None
@@ -73,17 +77,25 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
     )
     references = References(service, config.state_file)
     references.restore()
-    app = create_app(service, alerts, local_only=not config.insecure, references=references)
+    local_only = is_loopback(host) and not config.insecure
+    app = create_app(service, alerts, local_only=local_only, references=references, access=allowed)
     server = Server(
-        # Its own logging would differ from the rest in form; None leaves the program's as it is.
         uvicorn.Config(
-            app, log_config=None, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS
+            app,
+            http="h11",  # it bounds the head of a request, at 64 KiB; httptools does not
+            log_config=None,  # its own logging would differ from the rest in form; None leaves the program's as it is
+            log_level="warning",
+            access_log=False,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=DRAIN_SECONDS,
         ),
         app.state.events,
+        encryption,
     )
     with _listen(host, port) as listener:
         _end_by_signals(server)
-        log.info("serving %s: a page, /metrics and /api/v1/signals, of %s", _url(listener), _how_many(len(targets)))
+        url = _url(listener, "https" if encryption else "http")
+        log.info("serving %s: a page, /metrics and /api/v1/signals, of %s", url, _how_many(len(targets)))
         server.run(sockets=[listener])
 
 
@@ -179,9 +191,9 @@ def _why(problem: Exception) -> str:
     return os.strerror(number).lower() if number > 0 else "no such host name"
 
 
-def _url(listener: socket.socket) -> str:
+def _url(listener: socket.socket, scheme: str) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+    return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"
 
 
 def _how_many(targets: int) -> str:

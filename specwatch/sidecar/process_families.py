@@ -1,0 +1,36 @@
+"""Metrics of the sidecar as a process: CPU, memory, files, the lag of its loop, and requests that it refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from specwatch.sidecar.guard import REASONS
+from specwatch.sidecar.loop_lag import LoopLag
+
+
+class ProcessFamilies(Collector):
+    """Under the names that every exporter has (``process_…``), and ours."""
+
+    def __init__(self, lag: LoopLag, refused: Counter[str]) -> None:
+        self._lag = lag
+        self._refused = refused
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(ProcessCollector(registry=None))
+        self._registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Our own."""
+        yield self._lag.family()
+        refused = CounterMetricFamily("specwatch_refused_requests", "Requests refused by why.", labels=["reason"])
+        for reason in REASONS:
+            refused.add_metric([reason], self._refused[reason])
+        yield refused
+
+    def render(self) -> bytes:
+        """All of them in Prometheus' text format."""
+        return generate_latest(self._registry)
