@@ -23,7 +23,7 @@ from specwatch.sidecar.guard import Guard
 from specwatch.sidecar.loop_lag import LoopLag
 from specwatch.sidecar.process_families import ProcessFamilies
 from specwatch.sidecar.references import ReferenceEntry, References, Scope
-from specwatch.sidecar.routes import events, health, servers, silences
+from specwatch.sidecar.routes import counters, events, health, servers, silences, thresholds
 from specwatch.sidecar.server_board import ServerBoard
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.views import HistoryPoint
@@ -124,6 +124,8 @@ def create_app(
     app.include_router(servers.router(service, board))
     app.state.events = events.Events(lambda: board.scrapes, service.clock.now)
     app.include_router(events.router(app.state.events))
+    app.include_router(counters.router(service))
+    app.include_router(thresholds.router())
     app.include_router(health.router(service))
     _add_plain_routes(app, service, alerts, ProcessFamilies(lag, refused))
     return app
