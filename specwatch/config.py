@@ -64,6 +64,12 @@ class SidecarConfig(BaseModel):
     public_url: str | None = None
     runbooks_url: str | None = None
     time_scale: Annotated[float, Field(gt=0, le=1)] = 1.0
+    read_token_file: Path | None = None
+    admin_token_file: Path | None = None
+    open_metrics: bool = False
+    tls_cert_file: Path | None = None
+    tls_key_file: Path | None = None
+    client_ca_file: Path | None = None
 
 
 Config = TypeVar("Config", bound=BaseModel)
