@@ -144,7 +144,7 @@ def presented(authorization: str) -> str:
 
 def digested(token: str) -> bytes:
     """What is kept and compared in place of a token: as long for each, and no secret."""
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+    return hashlib.sha256(token.encode()).digest()
 
 
 def from_config(config: SidecarConfig, host: str) -> Access:

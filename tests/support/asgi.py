@@ -75,5 +75,5 @@ def every_route(app: FastAPI) -> Iterator[tuple[str, str]]:
         assert isinstance(route, Route), f"{route}: neither known to be guarded nor not"
         path = route.path
         for name in route.param_convertors:
-            path = path.replace("{%s}" % name, "x")
+            path = path.replace("{" + name + "}", "x")
         yield from ((method, path) for method in sorted(route.methods or ()))
