@@ -9,7 +9,7 @@ from pathlib import Path
 import specwatch
 
 PACKAGE = Path(specwatch.__file__).parent
-LEAVES = {"config", "errors", "vllm"}
+LEAVES = {"config", "errors", "scrape_config", "vllm"}
 BELOW_EACH = LEAVES | {"signals"}
 MAY_IMPORT = {
     "__main__": {"cli"},
@@ -24,7 +24,8 @@ MAY_IMPORT = {
     "collect": BELOW_EACH,
     "signals": LEAVES,
     "vllm": {"errors"},
-    "config": {"errors"},
+    "config": {"errors", "scrape_config"},
+    "scrape_config": set(),
     "errors": set(),
     "__init__": set(),
 }

@@ -191,11 +191,15 @@ def _select(text: str) -> tuple[set[str], list[str], list[str]]:
     names: set[str] = set()
     lines: list[str] = []
     requests: list[str] = []
+    passed = "\n"
     # Only a newline ends a line: a label may hold other characters that Python would split at.
     for line in text.split("\n"):
+        # Most of a page is buckets of histograms that nobody asks for: the next one is passed at a glance.
+        if line.startswith(passed):
+            continue
         if line.startswith("#"):
-            words = line.split(" ", 3)
-            if len(words) == 4 and words[1] == "TYPE":
+            words = line.split(" ", 3) if line.startswith("# TYPE ") else ()
+            if len(words) == 4:
                 names.add(words[2])
             continue
         name = line.split("{", 1)[0].split(" ", 1)[0]
@@ -203,6 +207,8 @@ def _select(text: str) -> tuple[set[str], list[str], list[str]]:
             lines.append(line)
         elif name in REQUEST_SERIES:
             requests.append(line)
+        elif name:
+            passed = name + "{"
         if name:
             names.add(name)
     if not names:

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 import threading
+import tracemalloc
+from typing import Any
 
 import pytest
 from aiohttp import web
 
-from specwatch.collect.scraper import Limits, ScrapeError, http_session, scrape, server_release
+from specwatch.collect.scraper import SMALL_PAGE, Limits, ScrapeError, http_session, scrape, server_release
 from specwatch.collect.targets import parse
 from specwatch.vllm.metrics import Dialect, Snapshot, read_page
 from tests.support.http import answering, serving, text_page
@@ -149,6 +152,72 @@ async def test_a_compressed_page_is_measured_unpacked():
         assert "larger than 16 MiB" in await refusal(url)
 
 
+async def test_what_a_small_packet_unpacks_to_is_never_held():
+    bomb = gzip.compress(b"#" * (64 * 2**20))
+
+    async def compressed(_: web.Request) -> web.Response:
+        return web.Response(body=bomb, headers={"Content-Encoding": "gzip"})
+
+    async with serving({"/metrics": compressed}) as url:
+        tracemalloc.start()
+        try:
+            assert "larger than 1 MiB" in await refusal(url, bytes=2**20)
+            assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
+        finally:
+            tracemalloc.stop()
+
+
+async def packed(body: bytes, encoding: str) -> str:
+    """What is said of a page packed like that."""
+
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(body=body, headers={"Content-Encoding": encoding})
+
+    async with serving({"/metrics": handler}) as url:
+        return await refusal(url)
+
+
+async def test_a_page_packed_in_gzip_is_read():
+    async def handler(request: web.Request) -> web.Response:
+        assert request.headers["Accept-Encoding"] == "gzip"
+        return web.Response(body=gzip.compress(PAGE.encode()), headers={"Content-Encoding": "gzip"})
+
+    async with serving({"/metrics": handler}) as url:
+        assert (await fetched(url)).dialect is Dialect.V1
+
+
+async def test_a_page_that_is_badly_packed_is_refused():
+    assert "is not" in await packed(b"no gzip at all", "gzip")
+    assert "cut off" in await packed(gzip.compress(PAGE.encode())[:-20], "gzip")
+    assert "another way" in await packed(b"x", "zstd")
+
+
+async def test_names_that_nobody_resolves_hold_up_nothing_else(monkeypatch):
+    real, dns_is_back = socket.getaddrinfo, threading.Event()
+
+    def hang(host: str, *words: Any, **more: Any) -> Any:
+        if host.endswith(".invalid"):
+            dns_is_back.wait(30)
+        return real(host, *words, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    try:
+        async with serving({"/metrics": text_page(PAGE)}) as url, http_session() as session:
+            gone = [
+                asyncio.create_task(scrape(session, parse(f"http://gpu-{number}.invalid:8000"), Limits(seconds=20)))
+                for number in range(100)
+            ]
+            await asyncio.sleep(0.1)
+            assert (await scrape(session, parse(url))).dialect is Dialect.V1
+            assert await asyncio.to_thread(lambda: "another thread") == "another thread"
+            assert not any(task.done() for task in gone)
+            for task in gone:
+                task.cancel()
+            await asyncio.gather(*gone, return_exceptions=True)
+    finally:
+        dns_is_back.set()
+
+
 async def test_a_page_that_takes_long_to_read_holds_up_nothing_else(monkeypatch):
     reading, others_went_on = threading.Event(), threading.Event()
 
@@ -158,7 +227,7 @@ async def test_a_page_that_takes_long_to_read_holds_up_nothing_else(monkeypatch)
         return read_page(text)
 
     monkeypatch.setattr("specwatch.collect.scraper.read_page", read_slowly)
-    async with serving({"/metrics": text_page(PAGE)}) as url:
+    async with serving({"/metrics": text_page(PAGE + "# a comment\n" * SMALL_PAGE)}) as url:
         slow = asyncio.create_task(fetched(url))
         while not slow.done():
             await asyncio.sleep(0.01)
