@@ -27,6 +27,8 @@ COMMANDS = {
     "references": "List, freeze or relearn what a sidecar takes as normal acceptance",
     "roofline": "Say how fast a model can decode at most on a GPU, and what drafts cost there",
     "sidecar": "Scrape vLLM servers; serve signals, alerts and a page",
+    "status": "Say how every server stands that a sidecar watches, the worst first",
+    "top": "Show how every server stands, live on one screen",
     "verify": "Say whether speculation is lossless on a running vLLM server",
 }
 """Name and one-line help of every command; the module is the name with underscores."""

@@ -34,7 +34,7 @@ SCRAPE_EVERY = 0.5
 """Seconds between scrapes: the first figures stand after one of them, and a page costs a server milliseconds."""
 
 
-def _duration(ctx: click.Context, param: click.Parameter, text: str) -> float:
+def duration(ctx: click.Context, param: click.Parameter, text: str) -> float:
     """Seconds from ``10s``, ``2m`` or a plain number."""
     unit = {"s": 1.0, "m": 60.0}.get(text[-1:])
     try:
@@ -48,7 +48,7 @@ def _duration(ctx: click.Context, param: click.Parameter, text: str) -> float:
 
 @click.command("check", context_settings={"show_default": True})
 @click.argument("url")
-@click.option("--for", "duration", callback=_duration, default="10s", metavar="DURATION", help="How long to watch.")
+@click.option("--for", "duration", callback=duration, default="10s", metavar="DURATION", help="How long to watch.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, nothing else.")
 @click.option("--num-speculative-tokens", "k", type=click.IntRange(1, 64), metavar="K", help="K, for the V0 engine.")
 @click.option("--draft-cost", type=click.FloatRange(0, 10), metavar="C", help="Draft token ÷ target step, if known.")

@@ -1,0 +1,192 @@
+"""What ``specwatch top`` shows: lines for a terminal of some size, made of figures and of what the reader chose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.console import Console
+from rich.text import Text
+
+from specwatch.alerting.catalogue import Severity
+from specwatch.cli.status_source import Look
+from specwatch.cli.status_table import Server, alert_words, remark, servers, table
+from specwatch.cli.status_text import COLOURS, cut, name
+from specwatch.cli.top_server import details, title
+from specwatch.cli.top_view import ORDERS, View, arranged, place
+from specwatch.sidecar.headline import headline
+from specwatch.sidecar.verdict import Tone
+from specwatch.signals.findings import duration
+
+MARK = "▸ "
+
+ROOMY = 20
+"""Lines from which on there is room for blanks and for what is wrong with the chosen server."""
+
+HEADLINE_LINES = 3
+REMARK_LINES = 4
+
+SOURCE_CELLS = 40
+
+SORT_KEYS = "sort by " + "  ".join(f"{key} {order.word}" for key, order in ORDERS.items())
+FLEET_KEYS = "↑↓ choose  enter open  r reverse  q quit"
+SERVER_KEYS = "↑↓ scroll  esc back  q quit"
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The last figures, and how the source is heard since."""
+
+    look: Look
+    age: float = 0.0
+    """Seconds since there was anything new, by this machine's own clock."""
+    failure: str | None = None
+    """Why the last question failed."""
+    patience: float = 6.0
+    """Seconds from which on figures are stale: three questions without news."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the figures are older than they should be."""
+        return self.age > self.patience
+
+    def words(self) -> Text:
+        """How it is heard, and from when the figures are."""
+        if self.failure:
+            return Text(f"✗ disconnected, figures {duration(self.age)} old ({self.failure})", style="red")
+        if self.is_stale:
+            return Text(f"◆ stale: nothing new for {duration(self.age)}", style="yellow")
+        return Text(f"● live {datetime.fromtimestamp(self.look.at).astimezone():%H:%M:%S}", style="green")
+
+
+@dataclass(frozen=True)
+class Screen:
+    """One moment to draw."""
+
+    heard: Heard
+    source: str
+    view: View
+    width: int
+    height: int
+
+    @property
+    def rows(self) -> list[Server]:
+        """The servers in the order chosen."""
+        return arranged(servers(self.heard.look), self.view)
+
+    def lines(self) -> list[Text]:
+        """Exactly as many lines as there are, or fewer; none is wider than the terminal."""
+        made = self._server() if self._opened() else self._fleet()
+        for line in made:
+            line.truncate(self.width)
+            if self.heard.is_stale or self.heard.failure:
+                line.stylize("dim")
+        return [self._top(), *made][: self.height]
+
+    def page(self) -> int:
+        """How many lines a page turns."""
+        return max(1, self.height - 8)
+
+    def last(self) -> int:
+        """The farthest that the open server scrolls."""
+        opened = self._opened()
+        return max(0, len(self._details(opened)) - self._body()) if opened else 0
+
+    def _opened(self) -> Server | None:
+        return next((row for row in self.rows if self.view.is_open and row.view.target.name == self.view.chosen), None)
+
+    def _top(self) -> Text:
+        heard = self.heard.words()
+        heard.truncate(self.width, overflow="ellipsis")
+        left = Text.assemble(("specwatch top", "bold"), f" · {name(self.source, SOURCE_CELLS)}")
+        room = self.width - heard.cell_len - 2
+        left.truncate(max(room, 0), overflow="ellipsis")
+        return left + Text(" " * (self.width - left.cell_len - heard.cell_len)) + heard
+
+    def _fleet(self) -> list[Text]:
+        rows = self.rows
+        head, foot = self._head(rows), self._foot(rows)
+        shown = table(rows, self.width - len(MARK))
+        body = max(1, self.height - 2 - len(head) - len(foot))
+        at = place(rows, self.view)
+        first = max(0, min(at - body // 2, len(rows) - body))
+        lines = [Text("  ") + shown.head] if rows else []
+        for position in range(first, min(first + body, len(rows))):
+            lines.append(self._marked(shown.lines[position], position == at))
+        blank = [Text()] * max(0, body + bool(rows) - len(lines))
+        return [*head, *lines, *blank, *foot]
+
+    def _marked(self, line: Text, is_chosen: bool) -> Text:
+        if not is_chosen:
+            return Text("  ") + line
+        marked = Text(MARK) + line
+        marked.pad_right(max(0, self.width - marked.cell_len))
+        marked.stylize("reverse")
+        return marked
+
+    def _head(self, rows: Sequence[Server]) -> list[Text]:
+        told = Text(headline([row.judged for row in servers(self.heard.look)], self.heard.look.at), style="bold")
+        lines = _wrapped(told, self.width, HEADLINE_LINES if self.height >= ROOMY else 1)
+        lines += [self._alerts(rows)] if rows else []
+        return [*lines, Text()] if self.height >= ROOMY else lines
+
+    def _alerts(self, rows: Sequence[Server]) -> Text:
+        """How many fire, and the one that was first to."""
+        if self.heard.look.alerts is None:
+            return Text(self.heard.look.without_alerts, style="dim")
+        found = [alert for row in rows for alert in row.alerts or ()]
+        firing = [alert for alert in found if alert.state == "firing"]
+        if not firing:
+            return Text(f"no alert fires, {len(found)} pending" if found else "no alert fires", style="dim")
+        first = min(firing, key=lambda alert: (alert.severity, alert.since))  # a page before a ticket
+        style = COLOURS[Tone.BAD if first.severity == Severity.PAGE.value else Tone.WARN]
+        words = f"{len(firing)} firing, {len(found) - len(firing)} pending · {alert_words(first, self.heard.look.at)}"
+        return Text(cut(words, self.width), style=style)
+
+    def _foot(self, rows: Sequence[Server]) -> list[Text]:
+        count = f"{len(rows)} server{'s' * (len(rows) != 1)}"
+        order = Text(f"{count}, {self.view.order_words}", style="dim")
+        keys = Text(FLEET_KEYS)
+        keys.append(" " * max(2, self.width - keys.cell_len - order.cell_len))
+        lines = [keys + order]
+        if self.height < ROOMY:
+            return lines
+        return [*self._remark(rows), *lines, Text(SORT_KEYS, style="dim")]
+
+    def _remark(self, rows: Sequence[Server]) -> list[Text]:
+        """What is wrong with the chosen server; always as many lines, so that nothing jumps while one chooses."""
+        lines: list[Text] = []
+        if rows:
+            row = rows[place(rows, self.view)]
+            finding = remark(row.view) or row.view.findings[0]
+            told = f"{name(row.view.target.name, SOURCE_CELLS)}: {finding.text} {finding.remedy}"
+            lines = _wrapped(Text(cut(told, self.width * REMARK_LINES)), self.width, REMARK_LINES)
+        return [Text(), *lines, *[Text()] * (REMARK_LINES - len(lines)), Text()]
+
+    def _server(self) -> list[Text]:
+        opened = self._opened()
+        if opened is None:
+            return []
+        lines = self._details(opened)
+        body = self._body()
+        scrolled = min(self.view.scrolled, self.last())
+        below = len(lines) - scrolled - body
+        more = f"  {below} more line{'s' * (below != 1)} below" if below > 0 else ""
+        shown = lines[scrolled : scrolled + body]
+        return [title(opened), *shown, *[Text()] * (body - len(shown)), Text(f"{SERVER_KEYS}{more}")]
+
+    def _body(self) -> int:
+        return max(1, self.height - 3)
+
+    def _details(self, server: Server) -> list[Text]:
+        return details(server, self.heard.look.at, self.width)
+
+
+def _wrapped(text: Text, width: int, most: int) -> list[Text]:
+    """At most so many lines of a text; an ellipsis shows that something is missing."""
+    lines = list(text.wrap(Console(width=width), width, overflow="fold"))
+    if len(lines) > most:
+        lines = lines[:most]
+        lines[-1] = Text(cut(f"{lines[-1].plain} …", width), style=text.style)
+    return lines
