@@ -184,6 +184,17 @@ class AlertEvaluator:
             if watched.tracks[alert.name].state is State.FIRING
         ]
 
+    def fires(self, alert: str, target: str | None = None, model: str | None = None) -> bool:
+        """Whether an alert fires on this target and model; None for any. False for an alert of another catalogue."""
+        if all(known.name != alert for known in self._alerts):
+            return False
+        names = self._targets if target is None else [target]
+        return any(
+            watched.tracks[alert].state is State.FIRING and model in (None, watched.model)
+            for name in names
+            if (watched := self._targets.get(name))
+        )
+
     def active(self, target: str | None = None) -> list[AlertStatus]:
         """What is pending or firing, on one target or on all: firing ones first, the oldest first among equals."""
         names = self._targets if target is None else [target]

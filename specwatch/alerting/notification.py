@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from specwatch.alerting.catalogue import Severity
-from specwatch.alerting.evaluation import AlertStatus, State
+from specwatch.alerting.evaluation import LABEL_LENGTH, AlertStatus, State
+from specwatch.alerting.incidents import News
+from specwatch.alerting.text import clean, cut
 
-KEY_LENGTH = 255
-"""Longest key that identifies an alert: PagerDuty's limit of a ``dedup_key``."""
+MOST_SERVERS = 100
+"""Servers in one message; it says how many were left out."""
 
 
 @dataclass(frozen=True)
@@ -47,50 +47,84 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Notification:
-    """One message: an alert on a target began to fire, or is over. Times are Unix seconds."""
+class ServerNews:
+    """How the alert stands on one server. Times are Unix seconds."""
 
-    alert: str
-    key: str
-    """The same for the firing and the resolved message of an alert on a target, at most KEY_LENGTH characters."""
-    firing: bool
-    severity: Severity
     target: str
-    model: str
+    firing: bool
     summary: str
     description: str
     """While it fires, what it means and what to do; afterwards, why it is over."""
     value: str
-    condition: str
-    """When the alert holds, in words: ``below 60%``."""
     since: float
     """When the condition began to hold."""
     at: float
-    """When it fired or resolved."""
-    diagnosis: str = ""
-    """Why, as far as it is known, with its numbers and what helps; empty for a resolved message."""
-    links: Sequence[Link] = ()
+    """When it fired, was last judged, or resolved."""
 
     @classmethod
-    def of(cls, status: AlertStatus, places: Places | None = None, diagnosis: str = "") -> Notification:
-        """The message about an alert that fires or has resolved."""
-        alert = status.alert
+    def of(cls, status: AlertStatus) -> ServerNews:
+        """What is told of an alert that fires or has resolved."""
         return cls(
-            alert=alert.name,
-            key=alert_key(alert.name, status.target),
-            firing=status.state is State.FIRING,
-            severity=alert.severity,
             target=status.target,
-            model=status.model,
+            firing=status.state is State.FIRING,
             summary=status.summary,
             description=status.description,
             value=status.value_text,
-            condition=status.condition_text,
             since=status.since,
             at=status.at,
-            diagnosis=diagnosis if status.state is State.FIRING else "",
+        )
+
+
+@dataclass(frozen=True)
+class Notification:
+    """One message: an incident, an alert on the servers of a model, began, changed, or is over."""
+
+    alert: str
+    key: str
+    """The same for all messages of an incident, at most KEY_LENGTH characters."""
+    severity: Severity
+    model: str
+    condition: str
+    """When the alert holds, in words: ``below 60%``."""
+    first: ServerNews
+    """The server that the message speaks of: it has fired for the longest, or was the last to recover."""
+    others: tuple[ServerNews, ...] = ()
+    """Up to MOST_SERVERS in all: those that fire, then those that do so no more since the last message."""
+    left_out: int = 0
+    """Servers that are too many to be listed."""
+    diagnosis: str = ""
+    """Why, as far as it is known, with its numbers and what helps; empty where nothing fires any more."""
+    links: tuple[Link, ...] = ()
+
+    @classmethod
+    def of(cls, news: News, places: Places | None = None, diagnosis: str = "") -> Notification:
+        """The message about an incident."""
+        statuses = [*news.firing, *reversed(news.over)]
+        first, *others = statuses
+        alert = first.alert
+        return cls(
+            alert=alert.name,
+            key=news.key,
+            severity=alert.severity,
+            model=first.model,
+            condition=first.condition_text,
+            first=ServerNews.of(first),
+            others=tuple(map(ServerNews.of, others[: MOST_SERVERS - 1])),
+            left_out=max(len(statuses) - MOST_SERVERS, 0),
+            diagnosis=diagnosis if news.firing else "",
             links=(places or Places()).links(alert.runbook),
         )
+
+    @property
+    def firing(self) -> bool:
+        """Whether any of it fires."""
+        return self.first.firing
+
+    @property
+    def summary(self) -> str:
+        """What is wrong, and where, in one sentence without its full stop."""
+        alike = sum(server.firing is self.firing for server in self.others) + self.left_out
+        return f"{self.first.summary}, and on {alike} more" if alike else self.first.summary
 
     @property
     def title(self) -> str:
@@ -98,15 +132,12 @@ class Notification:
         return f"{'Firing' if self.firing else 'Resolved'}: {self.summary}"
 
 
-def alert_key(alert: str, target: str) -> str:
-    """What identifies an alert on a target; a name that is too long or not printable goes in as its digest."""
-    key = f"specwatch/{alert}/{target}"
-    if len(key) <= KEY_LENGTH and key.isprintable():
-        return key
-    digest = hashlib.sha256(target.encode(errors="backslashreplace")).hexdigest()
-    return f"specwatch/{alert}/sha256:{digest}"
-
-
 def utc(moment: float) -> str:
     """A Unix time for people: ``2026-02-03 04:05 UTC``."""
     return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def other(server: ServerNews) -> str:
+    """One of several servers of an incident, in a line."""
+    stands = f"{server.value} since {utc(server.since)}" if server.firing else f"over since {utc(server.at)}"
+    return f"{cut(clean(server.target), LABEL_LENGTH)}: {stands}"

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from specwatch.alerting.catalogue import Severity
-from specwatch.alerting.notification import Notification, utc
+from specwatch.alerting.notification import Notification, other, utc
 from specwatch.alerting.text import clean, cut
 
 EVENTS_URL = "https://events.pagerduty.com/v2/enqueue"
@@ -21,7 +21,7 @@ SUMMARY_LENGTH = 1024
 
 DETAIL_LENGTH = 2000
 """Characters of any other text. JSON may take twelve bytes for one character, and with the links there are up to
-fifteen such texts: 360 kB of the 512 kB that PagerDuty takes."""
+sixteen such texts: 384 kB of the 512 kB that PagerDuty takes."""
 
 MOST_LINKS = 5
 
@@ -44,6 +44,7 @@ def accepts(status: int, body: str) -> bool:
 
 
 def _incident(notification: Notification) -> dict[str, Any]:
+    first = notification.first
     links = [
         {"href": clean(link.url), "text": _text(link.text)}
         for link in notification.links[:MOST_LINKS]
@@ -54,23 +55,29 @@ def _incident(notification: Notification) -> dict[str, Any]:
         "links": links,
         "payload": {
             "summary": cut(clean(notification.summary), SUMMARY_LENGTH),
-            "source": _text(notification.target) or "unknown",
+            "source": _text(first.target) or "unknown",
             "severity": _SEVERITIES[notification.severity],
-            "timestamp": datetime.fromtimestamp(notification.at, timezone.utc).isoformat(),
+            "timestamp": datetime.fromtimestamp(first.at, timezone.utc).isoformat(),
             "component": "speculative decoding",
             "group": _text(notification.model),
             "class": notification.alert,
             "custom_details": {
-                "what to do": _text(notification.description),
+                "what to do": _text(first.description),
                 **({"diagnosis": _text(notification.diagnosis)} if notification.diagnosis else {}),
-                "server": _text(notification.target),
+                "server": _text(first.target),
                 "model": _text(notification.model),
-                "value": notification.value,
+                "value": first.value,
                 "alarm": notification.condition,
-                "since": utc(notification.since),
+                "since": utc(first.since),
+                **({"also": _text(_others(notification))} if notification.others else {}),
             },
         },
     }
+
+
+def _others(notification: Notification) -> str:
+    more = [f"and {notification.left_out} more"] if notification.left_out else []
+    return "; ".join([*map(other, notification.others), *more])
 
 
 def _text(text: str) -> str:

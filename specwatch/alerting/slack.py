@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from specwatch.alerting.catalogue import Severity
-from specwatch.alerting.notification import Link, Notification, utc
+from specwatch.alerting.notification import Link, Notification, other, utc
 from specwatch.alerting.text import clean, duration
 
 HEADER_LENGTH = 150
@@ -25,7 +25,14 @@ DIAGNOSIS_LENGTH = 1500
 """Two sentences, what helps and the numbers are below a thousand."""
 
 FIELD_LENGTH = 500
-"""Slack takes 2000; six of these, a section of 3000 and one of 1500 stay below a whole message's 13,000 characters."""
+"""Slack takes 2000."""
+
+DESCRIPTION_LENGTH = 2000
+OTHERS_LENGTH = 1500
+"""Of the other servers of an incident, about twenty. Seven fields, a section of 3000, one of 2000 and two of 1500 stay
+below a whole message's 13,000 characters."""
+
+LINE_LENGTH = 150
 
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
@@ -42,8 +49,10 @@ def payload(notification: Notification) -> dict[str, Any]:
     blocks = [
         {"type": "header", "text": {"type": "plain_text", "text": escaped(title, HEADER_LENGTH), "emoji": False}},
         {"type": "section", "fields": [_markup(text) for text in _fields(notification)]},
-        {"type": "section", "text": _markup(escaped(notification.description, SECTION_LENGTH))},
+        {"type": "section", "text": _markup(escaped(notification.first.description, DESCRIPTION_LENGTH))},
     ]
+    if notification.others:
+        blocks.append({"type": "section", "text": _markup(_others(notification))})
     if notification.diagnosis:
         blocks.append(
             {"type": "section", "text": _markup(f"*Diagnosis*\n{escaped(notification.diagnosis, DIAGNOSIS_LENGTH)}")}
@@ -85,16 +94,30 @@ def _title(notification: Notification) -> str:
 
 
 def _fields(notification: Notification) -> list[str]:
+    first = notification.first
     shown = {
-        "Server": notification.target,
+        "Server": first.target,
         "Model": notification.model or "unknown",
-        "Value": f"{notification.value}, alarm {notification.condition}",
-        "Since": utc(notification.since),
+        "Value": f"{first.value}, alarm {notification.condition}",
+        "Since": utc(first.since),
     }
     if not notification.firing:
-        lasted = duration(notification.at - notification.since)
-        shown["Resolved"] = f"{utc(notification.at)}, after {lasted}"
+        lasted = duration(first.at - first.since)
+        shown["Resolved"] = f"{utc(first.at)}, after {lasted}"
     return [f"*{name}*\n{escaped(text, FIELD_LENGTH - len(name) - 3)}" for name, text in shown.items()]
+
+
+def _others(notification: Notification) -> str:
+    """The other servers of the incident, a line each, as many as fit, and how many do not."""
+    kept, room = ["*Also*"], OTHERS_LENGTH - len("*Also*\nand 1000000 more")
+    for number, server in enumerate(notification.others):
+        line = escaped(other(server), LINE_LENGTH)
+        room -= len(line) + 1
+        if room < 0:
+            left_out = len(notification.others) - number + notification.left_out
+            return "\n".join([*kept, f"and {left_out} more"])
+        kept.append(line)
+    return "\n".join([*kept, *([f"and {notification.left_out} more"] if notification.left_out else [])])
 
 
 def _links(links: Sequence[Link]) -> str:

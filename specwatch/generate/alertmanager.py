@@ -6,12 +6,14 @@ Valid for Alertmanager 0.25 and later. Secrets stay in files that only Alertmana
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from specwatch.alerting.catalogue import ALERTS, HEARTBEAT, WATCHDOGS, Severity
-from specwatch.generate.promql import Level, duration, quoted
+from specwatch.alerting.catalogue import HEARTBEAT, Severity
+from specwatch.alerting.incidents import GROUP_INTERVAL, GROUP_WAIT
+from specwatch.alerting.inhibition import INHIBITIONS, Same
+from specwatch.alerting.notification import MOST_SERVERS
+from specwatch.generate.promql import INSTANCE_LABEL, Level, duration, quoted
 from specwatch.generate.rules_config import Audience, RulesConfig
 
 TEMPLATES = "specwatch.tmpl"
@@ -20,19 +22,11 @@ TEMPLATES = "specwatch.tmpl"
 GROUP_BY = ("alertname", *Level.MODEL.labels)
 """One message for all servers of a model on which the same alert fires: they share the cause more often than not."""
 
-GROUP_WAIT = 30.0
-"""Seconds to wait for more alerts of a group before its first message: one evaluation of the rules, so that the
-servers of a model that fail together come together."""
-GROUP_INTERVAL = 300.0
-"""Seconds between messages about changes within a group; Alertmanager's own default."""
 REPEAT_INTERVAL = {Severity.PAGE: 4 * 3600.0, Severity.TICKET: 24 * 3600.0}
 """Seconds after which an unchanged alert is told again: a page within a shift, a ticket on the next day."""
 
 PAGERDUTY_SEVERITY = {Severity.PAGE: "critical", Severity.TICKET: "warning"}
 """Services that set urgency by severity make these high and low."""
-MOST_ALERTS = 100
-"""Alerts in one message to a webhook; the message says how many were left out."""
-
 SLACK_COLOUR = {Severity.PAGE: "danger", Severity.TICKET: "warning"}
 
 HEARTBEAT_RECEIVER = "specwatch-heartbeat"
@@ -86,60 +80,18 @@ def receiver_name(severity: Severity, team: str = "") -> str:
 
 
 def inhibitions() -> list[dict[str, Any]]:
-    """What is not worth telling while something else fires, as data: ``_SILENCES``."""
-    return [_inhibition(source, targets, *equal) for source, targets, equal in _SILENCES]
+    """What is not worth telling while something else fires: ``INHIBITIONS``, as the sidecar has them too."""
+    return [
+        {
+            "source_matchers": [f"alertname={quoted(rule.source)}"],
+            "target_matchers": [f"alertname=~{quoted('|'.join(rule.symptoms))}"],
+            "equal": [_LABELS[same] for same in rule.same],
+        }
+        for rule in INHIBITIONS
+    ]
 
 
-def _inhibition(source: str, targets: Sequence[str], *equal: str) -> dict[str, Any]:
-    return {
-        "source_matchers": [f"alertname={quoted(source)}"],
-        "target_matchers": [f"alertname=~{quoted('|'.join(targets))}"],
-        "equal": list(equal),
-    }
-
-
-_ABOUT_SERVERS = tuple(
-    entry.name
-    for entry in (*ALERTS, *WATCHDOGS)
-    if entry.signal not in ("target_up", "targets_absent") and not entry.name.startswith("Specwatch")
-)
-"""Alerts on what servers do: without a page to read, what they said is old."""
-
-_ABOUT_MANY = ("SpeculationBelowLastWeek", "SpeculationMetricsAbsent")
-"""Those that name no server."""
-
-_SILENCES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
-    # Nothing of the job is up: that some server is not, or serves badly, is no news.
-    ("SpeculationNoTargets", ("SpeculationTargetDown", *_ABOUT_SERVERS), ("job",)),
-    # A server that cannot be scraped: whatever else was said about it is old.
-    ("SpeculationTargetDown", tuple(name for name in _ABOUT_SERVERS if name not in _ABOUT_MANY), ("job", "instance")),
-    # Under changed names no metric is found: the one is the reason for the other.
-    ("SpeculationMetricsMangled", ("SpeculationMetricsAbsent",), ("job",)),
-    # The whole model fell: that each of its servers did follows.
-    (
-        "SpeculationBelowLastWeek",
-        ("SpeculationDrifted", "SpeculativeAcceptanceRateLow", "SpeculationReplicaOff"),
-        Level.MODEL.labels,
-    ),
-    # A replica that is off: that its acceptance is low, or drifted, is the same finding.
-    ("SpeculationReplicaOff", ("SpeculationDrifted", "SpeculativeAcceptanceRateLow"), Level.INSTANCE.labels),
-    # Drift is not silenced here: that acceptance was better before is news to whoever got the page.
-    (
-        "SpeculationSlowerThanNone",
-        ("SpeculativeAcceptanceRateLow", "SpeculationLastPositionsWasted"),
-        Level.INSTANCE.labels,
-    ),
-    # What was measured says the same as the estimate, and better.
-    (
-        "SpeculationPastBreakEven",
-        ("SpeculationSlowerThanNone", "SpeculativeAcceptanceRateLow", "SpeculationLastPositionsWasted"),
-        Level.INSTANCE.labels,
-    ),
-    # A sidecar that is gone, or cannot be read, is not stale as well.
-    ("SpecwatchSidecarDown", ("SpecwatchSidecarStale",), ("job", "instance")),
-    ("SpecwatchSidecarGone", ("SpecwatchSidecarDown", "SpecwatchSidecarStale"), ("job",)),
-)
-"""Source, what it silences, and the labels in which both agree."""
+_LABELS = {Same.JOB: "job", Same.SERVER: INSTANCE_LABEL, Same.MODEL: "model_name"}
 
 
 def _route(config: RulesConfig) -> dict[str, Any]:
@@ -228,7 +180,7 @@ def _webhook(config: RulesConfig) -> dict[str, Any]:
     # url_file came with 0.26 only; a token by file is older.
     authorization = {"authorization": {"credentials_file": config.webhook_token_file}}
     access = {"http_config": authorization} if config.webhook_token_file else {}
-    return {"url": config.webhook_url, "send_resolved": True, "max_alerts": MOST_ALERTS, **access}
+    return {"url": config.webhook_url, "send_resolved": True, "max_alerts": MOST_SERVERS, **access}
 
 
 def _slack(severity: Severity, team: str, config: RulesConfig) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from specwatch.alerting.delivery import Delivery
 from specwatch.alerting.diagnosis_text import in_words
 from specwatch.alerting.evaluation import AlertEvaluator, AlertStatus, State, Transition
+from specwatch.alerting.incidents import Incidents, News
+from specwatch.alerting.inhibition import inhibited_by
 from specwatch.alerting.notification import Notification, Places
 from specwatch.alerting.receivers import Receiver
 from specwatch.alerting.silences import Silence, Silences
@@ -42,6 +44,8 @@ class AlertEntry:
     """Its address where runbooks are published, else the name of its file."""
     silenced_by: str | None
     """Id of the silence because of which nothing is sent while it is active."""
+    inhibited_by: str | None
+    """Name of an alert that fires and makes this one no news, so nothing is sent of it either."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,9 @@ class AlertBook:
         self.now = (clock or Clock()).now
         self._evaluator = AlertEvaluator(time_scale=time_scale)
         self._silences = Silences()
-        self._told: set[tuple[str, str]] = set()
-        """Alerts, each with its target, that fire and whose message went out."""
+        self._incidents = Incidents(time_scale)
+        self._findings: dict[str, Findings] = {}
+        """By target, what to ask for its diagnosis."""
         self._delivery = Delivery(receivers)
         self._places = places or Places()
         self._resolved: deque[Transition] = deque(maxlen=REMEMBERED)
@@ -97,28 +102,35 @@ class AlertBook:
         changes = self._evaluator.evaluate(
             at, target=watch.target.name, model=watch.model_name or "", values=watch.judged_values(at)
         )
+        name = watch.target.name
+        self._findings[name] = findings
+        await self._take(name, changes, at)
+
+    async def forget(self, target: str) -> None:
+        """Take in that a target is gone for good: what fires there is over."""
+        self._findings.pop(target, None)
+        await self._take(target, self._evaluator.forget(target), self.now())
+
+    async def _take(self, target: str, changes: Sequence[Transition], at: float) -> None:
         for transition in changes:
             if transition.state is State.RESOLVED:
                 self._resolved.appendleft(transition)
-                await self._tell_the_end(transition)
-        for status in self._evaluator.active(watch.target.name):
+                self._incidents.over(transition)
+        for status in self._evaluator.active(target):
             if status.state is State.FIRING:
-                await self._tell(status, at, findings)
+                mute = self._incidents.withdraw if self._is_muted(status, at) else self._incidents.fires
+                mute(status)
+        for news in self._incidents.due(at, lambda status: self._is_muted(status, at)):
+            await self._delivery.send(Notification.of(news, self._places, self._why(news)))
 
-    async def _tell(self, status: AlertStatus, at: float, findings: Findings) -> None:
-        """Send what fires, once, unless somebody wants no message of it."""
-        key = (status.alert.name, status.target)
-        if key in self._told or self._silence_of(status, at):
-            return
-        self._told.add(key)
-        await self._delivery.send(Notification.of(status, self._places, in_words(findings())))
+    def _why(self, news: News) -> str:
+        """The diagnosis of the server that has fired for the longest."""
+        findings = self._findings.get(news.firing[0].target) if news.firing else None
+        return in_words(findings()) if findings else ""
 
-    async def _tell_the_end(self, transition: Transition) -> None:
-        """Send that it is over to those who heard that it fires, silenced or not: else it stays open with them."""
-        key = (transition.alert.name, transition.target)
-        if key in self._told:
-            self._told.remove(key)
-            await self._delivery.send(Notification.of(transition, self._places))
+    def _is_muted(self, status: AlertStatus, at: float) -> bool:
+        """Whether nothing is to be sent of what fires."""
+        return bool(self._silence_of(status, at) or self._inhibitor_of(status))
 
     def silences(self) -> list[Silence]:
         """Those in force, the ones that end first in front."""
@@ -132,6 +144,9 @@ class AlertBook:
         """End a silence by hand; False where there is none of that id."""
         return self._silences.end(silence_id, self.now())
 
+    def _inhibitor_of(self, status: AlertStatus) -> str | None:
+        return inhibited_by(status.alert.name, status.target, status.model, self._evaluator.fires)
+
     def _silence_of(self, status: AlertStatus, at: float) -> str | None:
         silence = self._silences.of(status.alert.name, status.target, status.model, at)
         return silence.id if silence else None
@@ -139,7 +154,10 @@ class AlertBook:
     def view(self) -> AlertsView:
         """Everything there is to show."""
         now = self.now()
-        active = [_entry(status, self._places, self._silence_of(status, now)) for status in self._evaluator.active()]
+        active = [
+            _entry(status, self._places, self._silence_of(status, now), self._inhibitor_of(status))
+            for status in self._evaluator.active()
+        ]
         return AlertsView(
             alerts=[*active, *(_entry(status, self._places) for status in self._resolved)],
             deliveries=[
@@ -158,7 +176,9 @@ class AlertBook:
         )
 
 
-def _entry(status: AlertStatus, places: Places, silenced_by: str | None = None) -> AlertEntry:
+def _entry(
+    status: AlertStatus, places: Places, silence: str | None = None, inhibitor: str | None = None
+) -> AlertEntry:
     alert = status.alert
     return AlertEntry(
         name=alert.name,
@@ -175,5 +195,6 @@ def _entry(status: AlertStatus, places: Places, silenced_by: str | None = None) 
         summary=status.summary,
         description=status.description,
         runbook=places.runbook(alert.runbook) or alert.runbook,
-        silenced_by=silenced_by,
+        silenced_by=silence,
+        inhibited_by=inhibitor,
     )

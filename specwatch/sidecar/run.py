@@ -70,6 +70,7 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
         watch=settings,
         settings=ServiceSettings(interval=config.interval, limits=Limits(seconds=config.timeout)),
         listener=alerts.judge,
+        forgotten=alerts.forget,
         clock=clock,
         launched=launched,
         losslessness=losslessness.from_config(config),

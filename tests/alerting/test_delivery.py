@@ -86,7 +86,7 @@ async def server(answer: Callable[[web.Request], Awaitable[web.StreamResponse]])
 async def test_a_message_arrives_at_both(sink: Sink, tmp_path: Path):
     statuses, pauses = await deliver(both(sink, tmp_path))
 
-    assert sink.slack[0].text.title == "🟠 Firing: Draft acceptance is low on gpu-3"
+    assert sink.slack[0].text.title == "🟠 Firing: Draft acceptance is low on gpu-0"
     assert sink.pagerduty[0].payload["routing_key"] == KEY
     assert sink.refused == []
     assert [(status.receiver, status.sent, status.waiting) for status in statuses] == [
@@ -333,9 +333,9 @@ async def test_a_defect_in_one_message_does_not_stop_the_others(
     sink: Sink, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     def payload(message: Any) -> dict[str, Any]:
-        if message.target == "gpu-0":
+        if message.first.target == "gpu-0":
             raise ZeroDivisionError(KEY)
-        return {"text": message.target}
+        return {"text": message.first.target}
 
     receiver = Receiver("slack", Secret(sink.slack_url), payload, lambda status, body: status == 200)
 

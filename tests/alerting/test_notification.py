@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from specwatch.alerting.catalogue import ALERTS, alert
-from specwatch.alerting.evaluation import AlertEvaluator, Transition
-from specwatch.alerting.notification import KEY_LENGTH, Link, Notification, Places, alert_key, utc
-from tests.support.notifications import AT, notification, with_any_name
+from specwatch.alerting.evaluation import AlertEvaluator, Ending, State, Transition
+from specwatch.alerting.incidents import KEY_LENGTH, News, alert_key
+from specwatch.alerting.notification import MOST_SERVERS, Link, Notification, Places, other, utc
+from specwatch.alerting.text import clean
+from tests.support.notifications import AT, notification, server_news, with_any_name
 
 BAD = {"target_up": 1.0, "acceptance_rate": 0.5, "draft_throughput": 100.0}
 
@@ -17,21 +21,57 @@ def low(target: str = "gpu-3") -> Transition:
     return evaluator.evaluate(AT, target=target, model="llama", values=BAD)[0]
 
 
-def test_a_transition_becomes_a_message_with_links_to_the_runbook_and_the_page():
+def over(target: str = "gpu-3") -> Transition:
+    return replace(low(target), state=State.RESOLVED, ending=Ending.CLEARED, at=AT + 600)
+
+
+def test_an_incident_becomes_a_message_with_links_to_the_runbook_and_the_page():
     places = Places(page="http://127.0.0.1:9108/", runbooks="https://example.com/docs/runbooks/")
 
-    message = Notification.of(low(), places)
+    message = Notification.of(News("key", (low(),), ()), places, "The traffic changed.")
 
     assert message.firing
-    assert (message.value, message.condition) == ("50%", "below 60%")
+    assert (message.first.value, message.condition, message.diagnosis) == ("50%", "below 60%", "The traffic changed.")
     assert message.links == (
         Link("Runbook", "https://example.com/docs/runbooks/SpeculativeAcceptanceRateLow.md"),
         Link("Status page", "http://127.0.0.1:9108/"),
     )
 
 
+def test_a_message_about_several_servers_speaks_of_the_first_that_fires_and_lists_the_others():
+    message = Notification.of(News("key", (low("a"), low("b")), (over("c"),)))
+
+    assert message.title == "Firing: Draft acceptance is low on a, and on 1 more"
+    assert [other(server) for server in message.others] == [
+        "b: 50% since 2025-11-29 16:21 UTC",
+        "c: over since 2025-11-29 16:31 UTC",
+    ]
+
+
+def test_the_end_of_an_incident_speaks_of_the_last_that_recovered():
+    message = Notification.of(News("key", (), (over("a"), over("b"))), diagnosis="The traffic changed.")
+
+    assert message.title == "Resolved: Draft acceptance is low on b, and on 1 more"
+    assert message.diagnosis == ""
+
+
+def test_a_message_about_a_thousand_servers_says_how_many_it_leaves_out():
+    message = Notification.of(News("key", tuple(low(f"gpu-{number}") for number in range(1000)), ()))
+
+    assert (1 + len(message.others), message.left_out) == (MOST_SERVERS, 1000 - MOST_SERVERS)
+    assert message.summary.endswith("and on 999 more")
+
+
+@with_any_name
+def test_a_server_in_a_list_is_one_short_line_whatever_its_name(name: str):
+    line = other(server_news(name))
+
+    assert len(line) < 150
+    assert clean(line) == line
+
+
 def test_without_places_a_message_has_no_links():
-    assert Notification.of(low()).links == ()
+    assert Notification.of(News("key", (low(),), ())).links == ()
 
 
 def test_the_title_says_whether_it_fires():
@@ -39,12 +79,7 @@ def test_the_title_says_whether_it_fires():
     assert notification(firing=False).title == "Resolved: Draft acceptance is low on gpu-3"
 
 
-def test_firing_and_resolved_have_one_key_and_other_targets_and_alerts_another():
-    evaluator = AlertEvaluator((alert("SpeculativeAcceptanceRateLow"),), time_scale=0)
-    fired = evaluator.evaluate(AT, target="gpu-3", model="llama", values=BAD)[0]
-    resolved = evaluator.evaluate(AT + 60, target="gpu-3", model="another", values={**BAD, "acceptance_rate": 0.9})[0]
-
-    assert Notification.of(fired).key == Notification.of(resolved).key
+def test_other_targets_and_alerts_have_another_key():
     keys = {alert_key(entry.name, target) for entry in ALERTS for target in ("gpu-3", "gpu-4")}
     assert len(keys) == 2 * len(ALERTS)
 
@@ -75,8 +110,8 @@ def test_every_alert_of_the_catalogue_can_be_told(entry):
     values[entry.signal] = entry.threshold + {"<": -0.001, ">": 0.001}.get(entry.comparison.value, 0.0)
     (fired,) = AlertEvaluator((entry,), time_scale=0).evaluate(AT, target="gpu-3", model="llama", values=values)
 
-    message = Notification.of(fired)
+    message = Notification.of(News("key", (fired,), ()))
 
     assert "gpu-3" in message.summary
-    assert "gpu-3" in message.description
-    assert "{" not in message.summary + message.description
+    assert "gpu-3" in message.first.description
+    assert "{" not in message.summary + message.first.description

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from specwatch.alerting import pagerduty
 from specwatch.alerting.catalogue import Severity
 from specwatch.alerting.notification import Link, Notification
 from specwatch.lab.sink_limits import pagerduty_errors
-from tests.support.notifications import absurd, notification, with_any_name
+from tests.support.notifications import absurd, notification, server_news, with_any_name
 
 KEY = "0123456789abcdef0123456789ABCDEF"
 
@@ -100,3 +101,12 @@ def test_an_address_is_never_cut():
 def test_only_202_is_a_success():
     assert pagerduty.accepts(202, "")
     assert not pagerduty.accepts(200, "ok")
+
+
+@with_any_name
+def test_an_incident_of_many_servers_stays_within_the_limits(name: str):
+    others = tuple(server_news(f"{name}{number}") for number in range(99))
+    event = trigger(replace(absurd(name), others=others, left_out=901))
+
+    assert errors(event) == []
+    assert event["payload"]["custom_details"]["also"]

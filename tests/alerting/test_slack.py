@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from specwatch.alerting.catalogue import Severity
 from specwatch.alerting.notification import Link
 from specwatch.lab.sink_limits import slack_refusal
 from specwatch.lab.sink_text import slack_text
-from tests.support.notifications import AT, absurd, notification, with_any_name
+from tests.support.notifications import AT, absurd, notification, server_news, with_any_name
 
 OWN_LINKS = re.compile(r"<https?://[^<>|]+\|(Runbook|Status page)>")
 
@@ -145,3 +146,15 @@ def test_only_the_word_ok_is_a_success():
     assert slack.accepts(200, "ok")
     assert not slack.accepts(200, "<html>Please log in</html>")
     assert not slack.accepts(404, "no_service")
+
+
+@with_any_name
+def test_an_incident_of_many_servers_stays_within_the_limits_and_says_how_many_are_left_out(name: str):
+    others = tuple(server_news(f"{name}{number}", firing=number % 2 == 0) for number in range(99))
+    message = slack.payload(replace(absurd(name), others=others, left_out=901))
+
+    assert slack_refusal(message) is None
+    (also,) = [block["text"]["text"] for block in message["blocks"] if "*Also*" in str(block)]
+    shown = also.count("\n") - 1
+    assert also.endswith(f"and {1000 - shown} more")
+    assert len(also) <= 3000

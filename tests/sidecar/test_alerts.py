@@ -221,3 +221,40 @@ async def test_only_so_many_resolved_alerts_are_remembered_the_latest_first():
 def test_an_application_without_targets_has_no_alerts():
     client = TestClient(create_app(Sidecar([]), AlertBook()), base_url="http://127.0.0.1")
     assert client.get("/api/v1/alerts").json() == {"alerts": [], "deliveries": []}
+
+
+async def test_servers_of_a_model_that_fail_together_are_one_message_and_one_incident(tmp_path):
+    fleet = [server(f"gpu-{number}") for number in range(5)]
+    async with watched(tmp_path, *fleet) as (rehearsal, book, sink):
+        await rehearsal.play(30, step=15)
+        rehearsal.fleet.apply(Phase(failure=Failure.DOWN))
+        await rehearsal.play(300, step=15)
+        rehearsal.fleet.apply(Phase(failure=Failure.NONE))
+        await rehearsal.play(450, step=15)
+        await delivered(book)
+    assert told(sink, "SpeculationTargetDown") == {Service.SLACK: [True, False], Service.PAGERDUTY: [True, False]}
+    assert sink.slack[0].text.title == "🔴 Firing: gpu-0 cannot be scraped, and on 4 more"
+
+
+async def test_a_server_that_goes_down_silences_what_was_said_of_it_before(tmp_path):
+    async with watched(tmp_path, server()) as (rehearsal, book, sink):
+        rehearsal.fleet.apply(Phase(traffic=FOREIGN))
+        await rehearsal.play(315, step=15)
+        rehearsal.fleet.apply(Phase(failure=Failure.DOWN))
+        await rehearsal.play(300, step=15)
+        await delivered(book)
+        shown = {alert.name: alert.inhibited_by for alert in book.view().alerts}
+    assert shown["SpeculationTargetDown"] is None
+    assert all(by == "SpeculationTargetDown" for name, by in shown.items() if name != "SpeculationTargetDown")
+    keys = [message.payload["dedup_key"] for message in sink.pagerduty]
+    assert keys[-1] == "specwatch/SpeculationTargetDown/gpu-3"
+
+
+async def test_what_fires_on_a_target_that_is_gone_for_good_is_over(tmp_path):
+    async with watched(tmp_path, server()) as (rehearsal, book, sink):
+        rehearsal.fleet.apply(Phase(failure=Failure.DOWN))
+        await rehearsal.play(300, step=15)
+        await book.forget("gpu-3")
+        await delivered(book)
+    assert told(sink, "SpeculationTargetDown")[Service.PAGERDUTY] == [True, False]
+    assert "is no longer watched" in str(sink.slack[-1].payload)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from specwatch.alerting.catalogue import Severity
-from specwatch.alerting.notification import Link, Notification, alert_key
+from specwatch.alerting.incidents import alert_key
+from specwatch.alerting.notification import Link, Notification, ServerNews
 
 AT = 1_764_433_300.0
 """2025-11-29 16:21:40 UTC."""
@@ -31,26 +32,35 @@ with_any_name = pytest.mark.parametrize("name", list(ABSURD_NAMES.values()), ids
 """Runs a test with every absurd name."""
 
 
-def notification(**changes: Any) -> Notification:
-    """A ticket about gpu-3, with these fields changed; the key follows alert and target."""
+def server_news(target: str = "gpu-3", **changes: Any) -> ServerNews:
+    """How the alert stands on one server."""
     fields: dict[str, Any] = {
-        "alert": "SpeculativeAcceptanceRateLow",
         "firing": True,
-        "severity": Severity.TICKET,
-        "target": "gpu-3",
-        "model": "llama",
-        "summary": "Draft acceptance is low on gpu-3",
-        "description": "gpu-3 (llama) accepts 50% of its draft tokens, below 60%. Lower K.",
+        "summary": f"Draft acceptance is low on {target}",
+        "description": f"{target} (llama) accepts 50% of its draft tokens, below 60%. Lower K.",
         "value": "50%",
-        "condition": "below 60%",
         "since": AT - 300,
         "at": AT,
+    }
+    return ServerNews(target, **fields | changes)
+
+
+def notification(**changes: Any) -> Notification:
+    """A ticket about gpu-3, with these fields changed; the key follows alert and target."""
+    about_server = {key: changes.pop(key) for key in list(changes) if key in ServerNews.__dataclass_fields__}
+    first = server_news(**about_server)
+    fields: dict[str, Any] = {
+        "alert": "SpeculativeAcceptanceRateLow",
+        "severity": Severity.TICKET,
+        "model": "llama",
+        "condition": "below 60%",
+        "first": first,
         "links": (
             Link("Runbook", "https://example.com/docs/runbooks/SpeculativeAcceptanceRateLow.md"),
             Link("Status page", "http://127.0.0.1:9108/"),
         ),
     } | changes
-    return Notification(key=alert_key(fields["alert"], fields["target"]), **fields)
+    return Notification(key=alert_key(fields["alert"], first.target), **fields)
 
 
 def absurd(name: str, **changes: Any) -> Notification:
