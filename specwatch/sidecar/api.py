@@ -20,13 +20,14 @@ from specwatch.sidecar import exporter
 from specwatch.sidecar.access import Access
 from specwatch.sidecar.alerts import AlertBook, AlertsView
 from specwatch.sidecar.guard import Guard
+from specwatch.sidecar.history import History
 from specwatch.sidecar.loop_lag import LoopLag
 from specwatch.sidecar.process_families import ProcessFamilies
 from specwatch.sidecar.references import ReferenceEntry, References, Scope
-from specwatch.sidecar.routes import counters, events, health, servers, silences, thresholds
+from specwatch.sidecar.routes import counters, events, health, history, servers, silences, thresholds
 from specwatch.sidecar.server_board import ServerBoard
 from specwatch.sidecar.service import Service
-from specwatch.sidecar.views import HistoryPoint
+from specwatch.sidecar.store.database import Database
 from specwatch.signals.catalogue import signals
 from specwatch.signals.drift import DriftReading
 
@@ -57,14 +58,6 @@ class SignalEntry:
 
 
 @dataclass(frozen=True)
-class History:
-    """The last hour of one target, oldest first."""
-
-    target: str
-    points: list[HistoryPoint]
-
-
-@dataclass(frozen=True)
 class WhichReference:
     """A reference by its scope and name; the fleet's has an empty name."""
 
@@ -85,18 +78,23 @@ def create_app(
     local_only: bool = True,
     references: References | None = None,
     access: Access | None = None,
+    database: Database | None = None,
 ) -> FastAPI:
     """The application; it runs the service while it is up.
 
-    ``local_only`` answers to loopback addresses alone; without ``access`` nobody is asked for a token.
+    ``local_only`` answers to loopback addresses alone; without ``access`` nobody is asked for a token; without
+    ``database`` the past is kept in memory. Whoever opened the database closes it.
     """
     references = references or References(service)
+    database = database or Database()
+    past = History(service, database)
     lag = LoopLag()
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with alerts.delivering():
-            tasks = [asyncio.create_task(work) for work in (service.run(), references.keep(), lag.keep())]
+            works = (service.run(), references.keep(), past.keep(), lag.keep())
+            tasks = [asyncio.create_task(work) for work in works]
             try:
                 yield
             finally:
@@ -104,6 +102,7 @@ def create_app(
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 references.save()
+                await past.save()
 
     app = FastAPI(
         title="specwatch sidecar",
@@ -122,6 +121,7 @@ def create_app(
     app.include_router(silences.router(alerts))
     board = ServerBoard(service)
     app.include_router(servers.router(service, board))
+    app.include_router(history.router(service, past))
     app.state.events = events.Events(lambda: board.scrapes, service.clock.now)
     app.include_router(events.router(app.state.events))
     app.include_router(counters.router(service))
@@ -143,14 +143,6 @@ def _add_api(app: FastAPI, service: Service, alerts: AlertBook) -> None:
     async def read_catalogue() -> list[SignalEntry]:
         """What the signals mean."""
         return [SignalEntry(s.name, s.metric, s.unit.value, s.title, s.help) for s in signals()]
-
-    @app.get("/api/v1/history")
-    async def read_history(target: str) -> History:
-        """One target's headline figures over the last scrapes."""
-        watch = service.watches.get(target)
-        if watch is None:
-            raise HTTPException(404, detail="no target of that name")
-        return History(target, list(watch.history))
 
     @app.get("/api/v1/alerts")
     async def read_alerts() -> AlertsView:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.views import WindowView, number, window_label
-from specwatch.sidecar.watch import TargetWatch
+from specwatch.sidecar.watch import TREND_POINTS, TREND_STEP, TargetWatch
 from specwatch.signals.catalogue import Value
 from specwatch.signals.evidence import Evidence
 from specwatch.signals.findings import Finding, Level
@@ -37,12 +37,6 @@ SOONEST = 0.5
 
 SLICE = 20
 """Servers worked out in one go: about ten milliseconds, for which scrapes and other answers wait."""
-
-TREND_STEP = 60.0
-"""Seconds from one point of a trend to the next: sixty points an hour are all that a small drawing can show."""
-
-TREND_POINTS = 60
-"""An hour of them."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +112,6 @@ class ServerBoard:
         self._working = asyncio.Lock()
         self._lines: list[ServerLine] = []
         self._findings: Mapping[str, Sequence[Finding]] = {}
-        self._trends: dict[str, dict[int, float | None]] = {}
         self._scrapes = -1
         self._rests_until = 0.0
         self.at = 0.0
@@ -155,18 +148,8 @@ class ServerBoard:
             if index % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
         self._findings = diagnose_fleet(evidences)
-        self._trends = {watch.target.name: self._trend(watch, now) for watch in watches}
         self._lines = [self._line(watch, now) for watch in watches]
         self._scrapes, self.at, self.revision = scrapes, now, self.revision + 1
-
-    def _trend(self, watch: TargetWatch, now: float) -> dict[int, float | None]:
-        """Acceptance by number of the step, the last one of each step kept."""
-        steps = self._trends.get(watch.target.name)
-        if steps is None:
-            steps = {int(point.at // TREND_STEP): point.acceptance_rate for point in watch.history}
-        last = int(now // TREND_STEP)
-        steps[last] = number(watch.headline_values(now), "acceptance_rate")
-        return {step: value for step, value in steps.items() if last - TREND_POINTS < step <= last}
 
     def _line(self, watch: TargetWatch, now: float) -> ServerLine:
         headline, window, drift = watch.headline_view(now), window_label(watch.settings.headline), watch.drift.reading()
@@ -184,7 +167,7 @@ class ServerBoard:
             drift=DriftLine(drift.score, drift.reference, drift.since, drift.learned),
             speedups=[SpeedupLine(best.value, best.kind) for best in watch.speedups(now)[:1]],
             findings=[FindingLine(f.code, f.level, f.text) for f in findings[:MOST_FINDINGS]],
-            trend=_trend(self._trends[watch.target.name]),
+            trend=_trend(watch, now),
         )
 
 
@@ -193,9 +176,11 @@ def _short(value: Value) -> Value:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def _trend(steps: Mapping[int, float | None]) -> Trend:
-    """Values by number of the step, as they stand in a row."""
-    first, last = min(steps), max(steps)
+def _trend(watch: TargetWatch, now: float) -> Trend:
+    """Acceptance by number of the step up to now, as the values stand in a row."""
+    last = int(now // TREND_STEP)
+    steps = {**watch.trend, last: number(watch.headline_values(now), "acceptance_rate")}
+    first = max(min(steps), last - TREND_POINTS + 1)
     return Trend(last * TREND_STEP, TREND_STEP, [_rate(steps.get(step)) for step in range(first, last + 1)])
 
 

@@ -130,6 +130,11 @@ class Service:
         self._forgotten = forgotten
         self.follow(targets)
 
+    @property
+    def headline(self) -> float:
+        """Seconds of the window that findings and alerts speak of."""
+        return self._watch.headline
+
     def follow(self, targets: Iterable[Target]) -> None:
         """Watch these from now on, and no others. Names are unique."""
         wanted = {target.name: target for target in targets}

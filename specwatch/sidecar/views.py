@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specwatch.collect.targets import Target
 from specwatch.signals.catalogue import Value
 from specwatch.signals.drift import DriftReading
 from specwatch.signals.findings import Finding
 from specwatch.signals.speedup import DraftCost, Speedup, SpeedupKind, last_position_worth
+from specwatch.signals.window import Increments
 from specwatch.signals.workload import WorkloadReading
 from specwatch.vllm.metrics import Dialect
 
@@ -32,15 +33,21 @@ class WindowView:
 
 
 @dataclass(frozen=True)
-class HistoryPoint:
-    """One scrape's headline figures, for a sparkline."""
+class Stretch:
+    """What a target did up to ``at``, unix seconds, and how it stood then: what a history is made of."""
 
     at: float
-    acceptance_rate: float | None
+    did: Increments
     speedup: float | None
-    """As well as it is known; an estimate where nothing was measured."""
+    """As well as it was known, over the headline window."""
+    speedup_kind: SpeedupKind | None
     drift_score: float | None
-    running_requests: float | None
+
+    def after(self, before: Stretch) -> Stretch:
+        """Both as one. A counter that one of them lacks is left out."""
+        a, b = before.did, self.did
+        counts = {counter: count + b.counts[counter] for counter, count in a.counts.items() if counter in b.counts}
+        return replace(self, did=Increments(a.seconds + b.seconds, counts))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from specwatch.alerting.catalogue import RATE_WINDOW
 from specwatch.alerting.text import clean, cut
 from specwatch.collect.targets import Target
-from specwatch.sidecar.views import HistoryPoint, Standing, TargetView, WindowView, known_speedup, number, window_label
+from specwatch.sidecar.views import Standing, Stretch, TargetView, WindowView, number, window_label
 from specwatch.signals.catalogue import MIN_DRAFTS, Value, evaluate, signals
 from specwatch.signals.cost import CostCurve
 from specwatch.signals.course import BLOCK_SECONDS, Course, Setup
@@ -20,7 +20,7 @@ from specwatch.signals.findings import Finding, Level
 from specwatch.signals.fingerprint import Fingerprint, nearest
 from specwatch.signals.plain_speed import PlainSpeed
 from specwatch.signals.roofline import Bound
-from specwatch.signals.speedup import ASSUMED, DraftCost, Speedup
+from specwatch.signals.speedup import ASSUMED, DraftCost, Speedup, SpeedupKind
 from specwatch.signals.window import Increments, Ledgers, add_up
 from specwatch.signals.workload import WorkloadSettings, WorkloadTracker
 from specwatch.signals.worth import Basis, assess
@@ -29,9 +29,17 @@ from specwatch.vllm.metrics import Counter, Dialect, Snapshot
 WINDOWS = (60.0, RATE_WINDOW, 6 * RATE_WINDOW, 72 * RATE_WINDOW)
 """Seconds of the windows that signals are told over: a minute, and the three of the recording rules."""
 
-HISTORY_POINTS = 720
-"""Points kept for sparklines: an hour at a scrape every five seconds."""
+MOST_STRETCHES = 720
+"""What waits at most for whoever keeps the history, and fetches it every second: an hour of scrapes five apart."""
 
+SHORTEST_STRETCH = 1.0
+"""Seconds: scrapes that follow each other faster are kept as one, so that a history's size is bounded."""
+
+TREND_STEP = 60.0
+"""Seconds from one point of a trend to the next: sixty points an hour are all that a small drawing can show."""
+
+TREND_POINTS = 60
+"""An hour of them."""
 
 DRIFT_COUNTERS = frozenset({Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS})
 """Counters without which there is nothing to watch for drift."""
@@ -122,7 +130,10 @@ class TargetWatch:
         self._headline: _Headline | None = None
         self._error: str | None = None
         self._last_scrape: float | None = None
-        self._history: deque[HistoryPoint] = deque(maxlen=HISTORY_POINTS)
+        self.stretches: deque[Stretch] = deque(maxlen=MOST_STRETCHES)
+        """What it did lately, until the history has fetched it."""
+        self.trend: dict[int, float | None] = {}
+        """Acceptance over the headline window by number of the step since 1970, the last one of each step kept."""
 
     @property
     def up(self) -> bool | None:
@@ -144,11 +155,6 @@ class TargetWatch:
         """What the last readable page said."""
         return self._snapshot
 
-    @property
-    def history(self) -> tuple[HistoryPoint, ...]:
-        """Headline figures of the last scrapes, oldest first."""
-        return tuple(self._history)
-
     def failed(self, reason: str) -> None:
         """Take in that a scrape failed; what is known stays known, and ages out of the windows."""
         self._error = cut(clean(reason), LONGEST_REASON)
@@ -169,17 +175,21 @@ class TargetWatch:
         self._update_drift(at, step)
         self._workload.observe(at, snapshot.engines)
         self._course.observe(at, step, Setup(self.k, self.settings.method, self.release), self._ledgers.restarts)
-        headline = self.headline_values(at)
-        self._history.append(
-            HistoryPoint(
-                at=at,
-                acceptance_rate=number(headline, "acceptance_rate"),
-                speedup=known_speedup(self.speedups(at)) or number(headline, "estimated_speedup"),
-                drift_score=self.drift.reading().score,
-                running_requests=number(headline, "running_requests"),
-            )
-        )
+        self._remember(at, step)
         return step
+
+    def _remember(self, at: float, step: Increments) -> None:
+        now = int(at // TREND_STEP)
+        self.trend[now] = number(self.headline_values(at), "acceptance_rate")
+        for old in [earlier for earlier in self.trend if earlier <= now - TREND_POINTS]:
+            del self.trend[old]
+        if step.seconds <= 0:
+            return
+        speedup, kind = self.best_speedup(at)
+        stretch = Stretch(at, step, speedup, kind, self.drift.reading().score)
+        if self.stretches and self.stretches[-1].did.seconds + step.seconds <= SHORTEST_STRETCH:
+            stretch = stretch.after(self.stretches.pop())
+        self.stretches.append(stretch)
 
     def headline_values(self, now: float) -> dict[str, Value]:
         """Every signal over the headline window, by name, pooled over the engines."""
@@ -193,6 +203,13 @@ class TargetWatch:
     def speedups(self, now: float) -> tuple[Speedup, ...]:
         """Every way in which the speedup over the headline window is known, the best known first."""
         return self._headline_at(now).speedups
+
+    def best_speedup(self, now: float) -> tuple[float | None, SpeedupKind]:
+        """The speedup over the headline window as it is shown: where it is known, else the catalogue's estimate."""
+        best = next(iter(self.speedups(now)), None)
+        if best and best.kind is not SpeedupKind.ESTIMATED:
+            return best.value, best.kind
+        return number(self.headline_values(now), "estimated_speedup"), SpeedupKind.ESTIMATED
 
     def _headline_at(self, now: float) -> _Headline:
         """Computed once for a moment: alerts, findings and the page ask for the same."""

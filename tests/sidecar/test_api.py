@@ -171,7 +171,7 @@ async def test_an_unknown_target_has_no_history():
         answer = await http.get("/api/v1/history", params={"target": SCRIPT})
         assert (answer.status_code, answer.json()) == (404, {"detail": "no target of that name"})
         assert (await http.get("/api/v1/history")).status_code == 422
-        assert (await http.get("/api/v1/history?target=good")).json() == {"target": "good", "points": []}
+        assert (await http.get("/api/v1/history?target=good")).json()["points"] == []
 
 
 async def test_alerts_tell_what_fires_and_what_is_pending(rehearsal):

@@ -33,11 +33,14 @@ async def opened(path: Path | None):
     try:
         yield database
     finally:
-        await database.close()
+        database.close()
 
 
-def add(text: str):
-    return lambda connection: connection.execute("INSERT INTO note (text) VALUES (?)", (text,))
+def add(*texts: str):
+    def work(connection: sqlite3.Connection) -> None:
+        connection.executemany("INSERT INTO note (text) VALUES (?)", [(text,) for text in texts])
+
+    return work
 
 
 def notes(connection: sqlite3.Connection) -> list[str]:
@@ -165,7 +168,7 @@ async def test_a_damaged_file_is_kept_aside_and_an_empty_one_takes_its_place(tmp
 async def test_damage_that_shows_only_later_is_met_in_the_same_way(tmp_path):
     path = tmp_path / "specwatch.db"
     async with opened(path) as database:
-        await database.write(lambda c: c.executemany("INSERT INTO note VALUES (?)", [("x" * 1000,)] * 200))
+        await database.write(add(*["x" * 1000] * 200))
     content = bytearray(path.read_bytes())
     content[8192:] = b"\xff" * (len(content) - 8192)  # every page but those of the layout
     path.write_bytes(content)

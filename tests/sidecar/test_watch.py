@@ -90,12 +90,20 @@ def test_engines_are_pooled():
     assert pooled["generation_throughput"] == 2 * single["generation_throughput"]
 
 
-def test_history_is_bounded_and_ends_with_the_present():
+def test_what_the_history_has_not_fetched_is_bounded_and_ends_with_the_present():
     watch = TargetWatch(TARGET)
-    for i in range(2000):
-        watch.observe(float(i), page("vllm-0.32.0-v1-draft_model-json"))
-    assert len(watch.history) == 720
-    assert watch.history[-1].at == 1999
+    for i in range(4000):
+        watch.observe(2.0 * i, page("vllm-0.32.0-v1-draft_model-json"))
+    assert len(watch.stretches) == 720
+    assert watch.stretches[-1].at == 7998
+    assert list(watch.trend) == list(range(74, 134))
+
+
+def test_scrapes_that_follow_each_other_fast_are_one_stretch():
+    watch = TargetWatch(TARGET)
+    for i in range(9):
+        watch.observe(0.25 * i, page("vllm-0.32.0-v1-draft_model-json"))
+    assert [(stretch.at, stretch.did.seconds) for stretch in watch.stretches] == [(1.0, 1.0), (2.0, 1.0)]
 
 
 def test_drift_is_fed_once_a_page():

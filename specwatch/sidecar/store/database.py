@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 Work = Callable[[sqlite3.Connection], Result]
-"""What is done with the database in one transaction."""
+"""What is done with the database in one transaction. It returns values, no cursor: that would keep the file open."""
 
 IN_MEMORY = ":memory:"
 
@@ -99,9 +99,9 @@ class Database:
         """Run it on one snapshot. StoreError where that cannot be."""
         return await self._run("BEGIN", work)
 
-    async def close(self) -> None:
-        """Finish what is under way and let go of the file."""
-        await asyncio.get_running_loop().run_in_executor(self._worker, self._close)
+    def close(self) -> None:
+        """Finish what is under way and let go of the file. Waits for the disk: not for where others wait."""
+        self._worker.submit(self._close).result()
         self._worker.shutdown()
 
     async def _run(self, begin: str, work: Work[Result]) -> Result:
