@@ -45,7 +45,7 @@ class SidecarConfig(BaseModel):
     interval: Annotated[float, Field(ge=0.2, le=3600)] = 5.0
     timeout: Annotated[float, Field(gt=0, le=600)] = 5.0
     launch_record: Path | None = None
-    state_file: Path | None = None
+    database: Path | None = None
     calibration: Path | None = None
     fingerprints: Path | None = None
     gpu: str | None = None

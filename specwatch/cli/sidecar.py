@@ -39,7 +39,7 @@ from specwatch.errors import InputError
     "--launch-record", type=click.Path(path_type=Path), help="Record that specwatch launch wrote: K, method, sizes."
 )
 @click.option(
-    "--state-file", type=click.Path(path_type=Path), help="Keeps what drift has learned over restarts; made if absent."
+    "--database", type=click.Path(path_type=Path), help="Keeps state and history over restarts; made if absent."
 )
 @click.option(
     "--calibration",

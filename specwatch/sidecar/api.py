@@ -76,7 +76,6 @@ def create_app(
     service: Service,
     alerts: AlertBook,
     local_only: bool = True,
-    references: References | None = None,
     access: Access | None = None,
     database: Database | None = None,
 ) -> FastAPI:
@@ -85,8 +84,8 @@ def create_app(
     ``local_only`` answers to loopback addresses alone; without ``access`` nobody is asked for a token; without
     ``database`` the past is kept in memory. Whoever opened the database closes it.
     """
-    references = references or References(service)
     database = database or Database()
+    references = References(service, database)
     past = History(service, database)
     lag = LoopLag()
 
@@ -101,7 +100,7 @@ def create_app(
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-                references.save()
+                await references.save()
                 await past.save()
 
     app = FastAPI(
@@ -160,7 +159,7 @@ def _add_references(app: FastAPI, references: References) -> None:
     async def freeze(which: NewName) -> ReferenceEntry:
         """Keep a learned normal as it is, under a name, until it is learned anew by hand."""
         try:
-            reading = references.freeze(which.scope, which.name, which.reference)
+            reading = await references.freeze(which.scope, which.name, which.reference)
         except ValueError as problem:
             raise HTTPException(409, detail=str(problem)) from None
         return _entry(which, reading)
@@ -168,7 +167,7 @@ def _add_references(app: FastAPI, references: References) -> None:
     @app.post("/api/v1/references/relearn")
     async def relearn(which: WhichReference) -> ReferenceEntry:
         """Forget a normal, and take the traffic from now on as the new one."""
-        return _entry(which, references.relearn(which.scope, which.name))
+        return _entry(which, await references.relearn(which.scope, which.name))
 
 
 def _entry(which: WhichReference, reading: DriftReading | None) -> ReferenceEntry:

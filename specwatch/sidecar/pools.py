@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from specwatch.sidecar.watch import DRIFT_COUNTERS
 from specwatch.signals.drift import DriftDetector, DriftReading, DriftSettings
 from specwatch.signals.window import Increments
 from specwatch.vllm.metrics import Counter
-
-log = logging.getLogger(__name__)
 
 
 class Pool:
@@ -61,8 +58,6 @@ class Pools:
         self._settings = settings
         self.fleet = Pool(settings)
         self.models: dict[str, Pool] = {}
-        self.remembered: dict[str, Any] = {}
-        """States of an earlier run's models, taken up when a server of the model is seen."""
         self._model_of: dict[str, str] = {}
 
     def take(self, target: str, model: str, at: float, step: Increments, regime: str) -> None:
@@ -78,17 +73,7 @@ class Pools:
     def _pool(self, model: str) -> Pool:
         if model not in self.models:
             self.models[model] = Pool(self._settings)
-            self._take_up(model)
         return self.models[model]
-
-    def _take_up(self, model: str) -> None:
-        state = self.remembered.pop(model, None)
-        if state is None:
-            return
-        try:
-            self.models[model].restore(state)
-        except ValueError as problem:
-            log.warning("the normal of model %r cannot be used and is learned again: %s", model, problem)
 
     def readings(self) -> dict[str, DriftReading]:
         """Every model's reading, by its name."""

@@ -1,31 +1,34 @@
-"""The normals that drift is judged by: kept over restarts in a file, frozen and learned anew by hand."""
+"""The normals that drift is judged by: kept over restarts, frozen and learned anew by hand."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
+from functools import partial
 from typing import Any
+from weakref import WeakSet
 
-from specwatch.errors import InputError
+from specwatch.sidecar.pools import Pool
 from specwatch.sidecar.service import Service
+from specwatch.sidecar.store import references as stored
+from specwatch.sidecar.store.database import Database, StoreError
+from specwatch.sidecar.watch import TargetWatch
 from specwatch.signals.drift import DriftDetector, DriftReading
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
-"""Number of the file's layout; another one is not read."""
-
 SAVE_SECONDS = 60.0
 """Time between writes: a crash costs a minute of what takes an hour to learn."""
 
-LARGEST_FILE = 64 * 2**20
-"""Bytes; a thousand servers' detectors take a few."""
+LOOK_SECONDS = 5.0
+"""Time between looks for who came new: what it learned until then is given up for what is known of it."""
+
+SLICE = 20
+"""States written as JSON in one go: about two milliseconds, for which scrapes and answers wait."""
 
 
 class Scope(str, Enum):
@@ -46,117 +49,112 @@ class ReferenceEntry:
     drift: DriftReading
 
 
-class References:
-    """The detectors of a service, by scope and name; in memory alone without a path."""
+Learner = TargetWatch | Pool
+"""Who has a detector."""
 
-    def __init__(self, service: Service, path: Path | None = None) -> None:
+
+class References:
+    """The detectors of a service, by scope and name."""
+
+    def __init__(self, service: Service, database: Database | None = None) -> None:
         self._service = service
-        self._path = path
-        self._trouble: str | None = None
-        """Why the last write failed: said once, not every minute."""
+        self._database = database or Database()
+        self._taken_up: WeakSet[Learner] = WeakSet()
+        """Those that were given what was known of them: before that, nothing of theirs is written over it."""
 
     def entries(self) -> list[ReferenceEntry]:
         """All of them: servers, models, the fleet."""
-        return [ReferenceEntry(scope, name, detector.reading()) for scope, name, detector in self._detectors()]
+        return [ReferenceEntry(scope, name, _detector(learner).reading()) for scope, name, learner in self._learners()]
 
-    def freeze(self, scope: Scope, name: str, reference_name: str) -> DriftReading | None:
+    async def freeze(self, scope: Scope, name: str, reference_name: str) -> DriftReading | None:
         """Keep the present normal as it is, under a name; None where there is no such detector.
 
-        ValueError where nothing is learned yet.
+        ValueError where nothing is learned yet. On the disk when this returns, where there is one that takes it.
         """
-        detector = self._find(scope, name)
-        if detector is None:
+        learner = self._find(scope, name)
+        if learner is None:
             return None
-        detector.freeze(reference_name)
-        self.save()
-        return detector.reading()
+        _detector(learner).freeze(reference_name)
+        await self._save_one(scope, name, learner)
+        return _detector(learner).reading()
 
-    def relearn(self, scope: Scope, name: str) -> DriftReading | None:
+    async def relearn(self, scope: Scope, name: str) -> DriftReading | None:
         """Forget the normal and learn the next traffic as one; None where there is no such detector."""
-        detector = self._find(scope, name)
-        if detector is None:
+        learner = self._find(scope, name)
+        if learner is None:
             return None
-        detector.relearn()
-        self.save()
-        return detector.reading()
-
-    def restore(self) -> None:
-        """Take up what an earlier run left; what cannot be used is named in the log, and learned again."""
-        for key, state in _read(self._path).items() if self._path else ():
-            scope, _, name = key.partition(" ")
-            try:
-                self._restore(scope, name, state)
-            except ValueError as problem:
-                log.warning("%s: the normal of %r cannot be used and is learned again: %s", self._path, key, problem)
-
-    def _restore(self, scope: str, name: str, state: Any) -> None:
-        watch = self._service.watches.get(name)
-        if scope == Scope.SERVER.value and watch is not None:
-            watch.drift = DriftDetector.restore(watch.settings.drift, state)
-        elif scope == Scope.MODEL.value:
-            self._service.pools.remembered[name] = state
-        elif scope == Scope.FLEET.value:
-            self._service.pools.fleet.restore(state)
-
-    def save(self) -> None:
-        """Write all states, whole or not at all; a disk that cannot take them is named in the log."""
-        if self._path is None:
-            return
-        states = {f"{scope.value} {name}".strip(): detector.state() for scope, name, detector in self._detectors()}
-        try:
-            _write(self._path, {"format": FORMAT, "references": states})
-        except OSError as problem:
-            reason = (problem.strerror or str(problem)).lower()
-            if reason != self._trouble:
-                log.error("%s: what drift has learned cannot be kept: %s", self._path, reason)
-            self._trouble = reason
-        else:
-            self._trouble = None
+        _detector(learner).relearn()
+        await self._save_one(scope, name, learner)
+        return _detector(learner).reading()
 
     async def keep(self) -> None:
-        """Save again and again; returns only by cancellation."""
+        """Give those that come what is known of them, and save all; returns only by cancellation."""
         while True:
-            await asyncio.sleep(SAVE_SECONDS)
-            self.save()
+            for _ in range(round(SAVE_SECONDS / LOOK_SECONDS)):
+                await self.take_up()
+                await asyncio.sleep(LOOK_SECONDS)
+            await self.save()
 
-    def _detectors(self) -> Iterator[tuple[Scope, str, DriftDetector]]:
+    async def take_up(self) -> None:
+        """Give everyone who is new what was learned of it earlier; what cannot be used is logged and learned again."""
+        new = {(s.value, name): who for s, name, who in self._learners() if who not in self._taken_up}
+        if not new:
+            return
+        try:
+            states = await self._database.read(partial(stored.load, keys=list(new)))
+        except StoreError:
+            return
+        for key, learner in new.items():
+            if key in states:
+                _restore(key, learner, states[key])
+            self._taken_up.add(learner)
+
+    async def save(self) -> None:
+        """Write the states of all; where the disk takes none, the next time."""
+        states: dict[stored.Key, str] = {}
+        for index, (scope, name, learner) in enumerate(list(self._learners())):
+            if learner in self._taken_up:
+                states[scope.value, name] = _state(learner)
+            if index % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+        await self._write(states)
+
+    async def _save_one(self, scope: Scope, name: str, learner: Learner) -> None:
+        self._taken_up.add(learner)
+        await self._write({(scope.value, name): _state(learner)})
+
+    async def _write(self, states: dict[stored.Key, str]) -> None:
+        work = partial(stored.save, states=states, now=self._service.clock.now())
+        try:
+            await self._database.write(work)
+        except StoreError:
+            log.debug("what drift has learned is written the next time")
+
+    def _learners(self) -> Iterator[tuple[Scope, str, Learner]]:
         for name, watch in self._service.watches.items():
-            yield Scope.SERVER, name, watch.drift
+            yield Scope.SERVER, name, watch
         for model, pool in self._service.pools.models.items():
-            yield Scope.MODEL, model, pool.detector
-        yield Scope.FLEET, "", self._service.pools.fleet.detector
+            yield Scope.MODEL, model, pool
+        yield Scope.FLEET, "", self._service.pools.fleet
 
-    def _find(self, scope: Scope, name: str) -> DriftDetector | None:
-        return {(found, called): detector for found, called, detector in self._detectors()}.get((scope, name))
+    def _find(self, scope: Scope, name: str) -> Learner | None:
+        return {(found, called): learner for found, called, learner in self._learners()}.get((scope, name))
 
 
-def _read(path: Path) -> Mapping[str, Any]:
-    """The states in a file; none where there is no file, and where it is damaged, which is logged."""
+def _detector(learner: Learner) -> DriftDetector:
+    return learner.drift if isinstance(learner, TargetWatch) else learner.detector
+
+
+def _state(learner: Learner) -> str:
+    return json.dumps(_detector(learner).state(), separators=(",", ":"))
+
+
+def _restore(key: stored.Key, learner: Learner, text: str) -> None:
     try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST_FILE + 1)
-        content = json.loads(raw) if len(raw) <= LARGEST_FILE else None
-    except FileNotFoundError:
-        return {}
-    except OSError as problem:
-        raise InputError(f"--state-file {path}: {(problem.strerror or str(problem)).lower()}") from None
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        log.warning("%s: not a state of specwatch, or damaged; every normal is learned again", path)
-        return {}
-    states = content.get("references")
-    return states if isinstance(states, dict) else {}
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    beside = path.with_name(path.name + ".new")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
+        state: Any = json.loads(text)
+        if isinstance(learner, TargetWatch):
+            learner.drift = DriftDetector.restore(learner.settings.drift, state)
+        else:
+            learner.restore(state)
+    except (ValueError, RecursionError) as problem:
+        log.warning("the normal of %s %r cannot be used and is learned again: %s", *key, problem)

@@ -23,9 +23,9 @@ from specwatch.sidecar import access, losslessness, tls
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
 from specwatch.sidecar.launched import Launched
-from specwatch.sidecar.references import References
 from specwatch.sidecar.service import Clock, Service, ServiceSettings
 from specwatch.sidecar.serving import Server
+from specwatch.sidecar.store.database import Database
 from specwatch.sidecar.watch import WatchSettings
 from specwatch.signals import fingerprint, gpus, model_cost
 from specwatch.signals.cost import CostCurve, CostPoint
@@ -58,7 +58,7 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
     calibrated = calibration.read(config.calibration) if config.calibration else None
     settings = watch_settings(config, launched.record() if launched else None, calibrated)
     settings = settings.in_scaled_time(config.time_scale)
-    clock = Clock()
+    clock, database = Clock(), Database(config.database)
     alerts = AlertBook(
         receivers(config.slack_webhook_file, config.pagerduty_routing_key_file, config.pagerduty_url),
         Places(page=config.public_url, runbooks=config.runbooks_url),
@@ -76,10 +76,8 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
         losslessness=losslessness.from_config(config),
         cells=calibrated.cells if calibrated else (),
     )
-    references = References(service, config.state_file)
-    references.restore()
     local_only = is_loopback(host) and not config.insecure
-    app = create_app(service, alerts, local_only=local_only, references=references, access=allowed)
+    app = create_app(service, alerts, local_only=local_only, access=allowed, database=database)
     server = Server(
         uvicorn.Config(
             app,
@@ -97,7 +95,10 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
         _end_by_signals(server)
         url = _url(listener, "https" if encryption else "http")
         log.info("serving %s: a page, /metrics and /api/v1/signals, of %s", url, _how_many(len(targets)))
-        server.run(sockets=[listener])
+        try:
+            server.run(sockets=[listener])
+        finally:
+            database.close()
 
 
 def _end_by_signals(server: uvicorn.Server) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,6 +18,8 @@ from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
 from specwatch.sidecar.references import References, Scope
 from specwatch.sidecar.service import Service
+from specwatch.sidecar.store import references as stored
+from specwatch.sidecar.store.database import Database
 from specwatch.sidecar.watch import WatchSettings
 from specwatch.signals.drift import DriftSettings
 from specwatch.signals.window import Increments
@@ -45,60 +48,92 @@ def normal(service: Service, name: str) -> float | None:
     return service.watches[name].drift.reading().reference
 
 
-def test_what_was_learned_outlives_a_restart(tmp_path):
-    path = tmp_path / "state.json"
-    before = learned(service_of("a", "b"))
-    References(before, path).save()
-    after = service_of("a", "new")
-    References(after, path).restore()
-    assert normal(after, "a") == normal(before, "a") is not None
-    assert normal(after, "new") is None
-    assert after.pools.fleet.detector.reading() == before.pools.fleet.detector.reading()
+@asynccontextmanager
+async def kept(path: Path, service: Service) -> AsyncIterator[References]:
+    """A service's references with a database, given what was known of them."""
+    database = Database(path)
+    references = References(service, database)
+    try:
+        await references.take_up()
+        yield references
+    finally:
+        database.close()
+
+
+def nothing_more(service: Service, model: str) -> None:
+    """A scrape of the first target in which nothing happened: its model is known from then on."""
     step = Increments(15.0, {Counter.DRAFTS: 0.0, Counter.DRAFT_TOKENS: 0.0, Counter.ACCEPTED_TOKENS: 0.0})
-    after.pools.take("a", "llama", 8000.0, step, after.watches["a"].regime)
-    assert after.pools.readings()["llama"].reference == before.pools.readings()["llama"].reference
+    name, watch = next(iter(service.watches.items()))
+    service.pools.take(name, model, 8000.0, step, watch.regime)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"[1]",
-        b'{"format": 99}',
-        b'{"format": 1, "references": {"server a": 5, "fleet": {"x": []}}}',
-        b"\xff",
-    ],
-)
-def test_a_damaged_file_is_named_in_the_log_and_everything_is_learned_again(tmp_path, caplog, content):
-    path = tmp_path / "state.json"
-    path.write_bytes(content)
+async def test_what_was_learned_outlives_a_restart(tmp_path):
+    before, after = service_of("a", "b"), service_of("a", "new")
+    async with kept(tmp_path / "specwatch.db", before) as references:
+        learned(before)
+        await references.take_up()
+        await references.save()
+    async with kept(tmp_path / "specwatch.db", after) as references:
+        assert normal(after, "a") == normal(before, "a") is not None
+        assert normal(after, "new") is None
+        assert after.pools.fleet.detector.reading() == before.pools.fleet.detector.reading()
+        nothing_more(after, "llama")
+        await references.take_up()
+        assert after.pools.readings()["llama"].reference == before.pools.readings()["llama"].reference
+
+
+async def test_a_target_that_returns_long_after_finds_its_normal_and_nothing_is_written_over_it_before(tmp_path):
+    service = service_of("a", "b")
+    async with kept(tmp_path / "specwatch.db", service) as references:
+        learned(service)
+        await references.save()
+        known = normal(service, "b")
+        del service.watches["b"]
+        await references.save()
+        service.follow([Target(name, "http://127.0.0.1:1/metrics") for name in ("a", "b")])
+        assert normal(service, "b") is None
+        await references.save()
+        await references.take_up()
+        assert normal(service, "b") == known is not None
+
+
+@pytest.mark.parametrize("state", ["", "{", "[1]", "5", '{"x": []}', '{"version": 99}', "[" * 100_000])
+async def test_a_state_that_cannot_be_used_is_named_in_the_log_and_learned_again(tmp_path, caplog, state):
     service = service_of("a")
-    References(service, path).restore()
-    assert normal(service, "a") is None
-    assert str(path) in caplog.text
-    References(learned(service), path).save()
-    assert "server a" in json.loads(path.read_text())["references"]
+    async with kept(tmp_path / "specwatch.db", service_of()) as references:
+        await references._database.write(partial(stored.save, states={("server", "a"): state}, now=0.0))
+    async with kept(tmp_path / "specwatch.db", service) as references:
+        assert normal(service, "a") is None
+        assert "the normal of server 'a' cannot be used" in caplog.text
+        learned(service)
+        await references.save()
+    after = service_of("a")
+    async with kept(tmp_path / "specwatch.db", after):
+        assert normal(after, "a") == normal(service, "a") is not None
 
 
-def test_a_place_that_cannot_be_written_is_named_once_and_nothing_half_written_is_left(tmp_path, caplog):
-    references = References(learned(service_of("a")), tmp_path / "absent" / "state.json")
-    references.save()
-    references.save()
-    assert caplog.text.count("cannot be kept") == 1
-    assert list(tmp_path.iterdir()) == []
+async def test_of_more_references_than_are_kept_the_latest_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored, "MOST", 3)
+    async with kept(tmp_path / "specwatch.db", service_of()) as references:
+        for number in range(6):
+            await references._database.write(
+                partial(stored.save, states={("server", f"pod-{number}"): "{}"}, now=float(number))
+            )
+        every = [("server", f"pod-{number}") for number in range(6)]
+        found = await references._database.read(partial(stored.load, keys=every))
+    assert [name for _, name in found] == ["pod-2", "pod-3", "pod-4", "pod-5"]
 
 
-def test_a_frozen_normal_has_a_name_and_relearning_forgets_it():
+async def test_a_frozen_normal_has_a_name_and_relearning_forgets_it():
     service = learned(service_of("a"))
     references = References(service)
-    frozen = references.freeze(Scope.SERVER, "a", "weekday")
+    frozen = await references.freeze(Scope.SERVER, "a", "weekday")
     assert frozen is not None
     assert (frozen.frozen, frozen.reference_name) == (True, "weekday")
-    fresh = references.relearn(Scope.SERVER, "a")
+    fresh = await references.relearn(Scope.SERVER, "a")
     assert fresh is not None
     assert (fresh.reference, fresh.frozen, fresh.reference_name) == (None, False, None)
-    assert references.relearn(Scope.MODEL, "unheard-of") is None
+    assert await references.relearn(Scope.MODEL, "unheard-of") is None
 
 
 @asynccontextmanager
