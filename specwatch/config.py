@@ -7,7 +7,7 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -70,6 +70,7 @@ class SidecarConfig(BaseModel):
     tls_cert_file: Path | None = None
     tls_key_file: Path | None = None
     client_ca_file: Path | None = None
+    log_format: Literal["text", "json"] = "text"
 
 
 Config = TypeVar("Config", bound=BaseModel)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +81,9 @@ from specwatch.errors import InputError
     "--time-scale", type=float, help="Multiplies every duration of alerts and drift: rehearsals only.  [default: 1]"
 )
 @click.option(
+    "--log-format", type=click.Choice(["text", "json"]), help="Lines for people, or JSON for programs.  [default: text]"
+)
+@click.option(
     "--config",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -98,9 +100,10 @@ def command(config: Path | None, **flags: Any) -> None:
     """
     settings = load(SidecarConfig, config, flags)
     host, port = split_address(settings.listen)
+    from specwatch.sidecar import logs
     from specwatch.sidecar.run import run
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logs.begin(settings.log_format)
     run(settings, host, port)
 
 
