@@ -28,7 +28,7 @@ from specwatch.cli.status_text import (
 )
 from specwatch.sidecar.headline import time_of_day
 from specwatch.sidecar.verdict import Judged, Tone, has_problem, ranked, speedup_of
-from specwatch.sidecar.views import TargetView, window_label
+from specwatch.sidecar.views import TargetView
 from specwatch.signals.findings import Finding, Level
 
 LONGEST_NAME = 48
@@ -42,6 +42,9 @@ LONGEST_SENTENCE = 160
 
 SHORTEST_SENTENCE = 40
 """Cells below which a finding is not begun in a table."""
+
+LONG = 120.0
+"""Seconds from which on a window's length is told in minutes."""
 
 PARTLY = 0.75
 """Share of a window from which on it counts as covered."""
@@ -140,7 +143,9 @@ def window_words(view: TargetView, label: str) -> str:
     seconds = view.windows[label].seconds
     if seconds is None:
         return NONE
-    return label if seconds >= PARTLY * float(config.seconds(label)) else window_label(float(round(seconds)))
+    if seconds >= PARTLY * float(config.seconds(label)):
+        return label
+    return f"{seconds:.0f}s" if seconds < LONG else f"{seconds / 60:.0f}m"
 
 
 def _alerts(server: Server) -> Text:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -16,7 +17,8 @@ from rich.console import Console, Group
 from rich.live import Live
 
 from specwatch.cli.check import EXIT_INTERRUPTED
-from specwatch.cli.status_source import Asked, Source, source_options
+from specwatch.cli.status_source import Asked, Look, Source, source_options
+from specwatch.cli.status_table import servers
 from specwatch.cli.top_keys import Keys, Unechoed
 from specwatch.cli.top_screen import Heard, Screen
 from specwatch.cli.top_view import View, pressed
@@ -62,16 +64,15 @@ def command(url: str | None, target: tuple[str, ...], token_file: Path | None, i
 async def _run(asked: Asked, console: Console, interval: float) -> int:
     async with asked.source() as source:
         # Whatever is wrong with the address or the token is a message, not a screen.
-        top = Top(source, console, interval, Heard(await source.look(), patience=MISSED * interval))
-        return await top.run()
+        return await Top(source, console, interval, await source.look()).run()
 
 
 class Top:
     """Looks again and again, draws, and follows the keys, until it is told to end."""
 
-    def __init__(self, source: Source, console: Console, interval: float, heard: Heard) -> None:
+    def __init__(self, source: Source, console: Console, interval: float, look: Look) -> None:
         self._source, self._console, self._interval = source, console, interval
-        self._heard, self._since = heard, time.monotonic()
+        self._heard, self._since = Heard(look, servers(look), patience=MISSED * interval), time.monotonic()
         self._view = View()
         self._keys = Keys()
         self._terminal = Unechoed()
@@ -80,7 +81,7 @@ class Top:
 
     async def run(self) -> int:
         """The exit code. Whatever happens, the terminal is left as it was."""
-        with self._terminal, self._live, self._listening():
+        with self._listening(), self._terminal, self._live:
             self._draw()
             tasks = [asyncio.create_task(self._keep_looking()), asyncio.create_task(self._keep_ageing())]
             for task in tasks:
@@ -118,12 +119,11 @@ class Top:
             try:
                 look = await self._source.look()
             except SpecwatchError as problem:
-                reason = getattr(problem, "reason", str(problem))
-                self._heard = Heard(self._heard.look, failure=reason, patience=self._heard.patience)
+                self._heard = replace(self._heard, failure=getattr(problem, "reason", str(problem)))
             else:
                 # A sidecar that hangs may still answer, always with the same moment.
                 self._since = time.monotonic() if look.at != self._heard.look.at else self._since
-                self._heard = Heard(look, patience=self._heard.patience)
+                self._heard = replace(self._heard, look=look, servers=servers(look), failure=None)
             self._draw()
 
     async def _keep_ageing(self) -> None:
@@ -133,8 +133,7 @@ class Top:
                 self._draw()
 
     def _screen(self) -> Screen:
-        age = time.monotonic() - self._since
-        heard = Heard(self._heard.look, age, self._heard.failure, self._heard.patience)
+        heard = replace(self._heard, age=time.monotonic() - self._since)
         width, height = os.get_terminal_size(sys.stdout.fileno())
         return Screen(heard, self._source.name, self._view, width, height)
 

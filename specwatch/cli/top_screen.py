@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 from rich.console import Console
 from rich.text import Text
 
 from specwatch.alerting.catalogue import Severity
 from specwatch.cli.status_source import Look
-from specwatch.cli.status_table import Server, alert_words, remark, servers, table
-from specwatch.cli.status_text import COLOURS, cut, name
+from specwatch.cli.status_table import Server, remark, table
+from specwatch.cli.status_text import COLOURS, GAP, cut, name, safe
 from specwatch.cli.top_server import details, title
 from specwatch.cli.top_view import ORDERS, View, arranged, place
-from specwatch.sidecar.headline import headline
+from specwatch.sidecar.headline import headline, time_of_day
 from specwatch.sidecar.verdict import Tone
 from specwatch.signals.findings import duration
 
@@ -24,6 +25,7 @@ MARK = "▸ "
 ROOMY = 20
 """Lines from which on there is room for blanks and for what is wrong with the chosen server."""
 
+BANNER_LINES = 2
 HEADLINE_LINES = 3
 REMARK_LINES = 4
 
@@ -39,6 +41,8 @@ class Heard:
     """The last figures, and how the source is heard since."""
 
     look: Look
+    servers: Sequence[Server]
+    """Those of the look, the worst first."""
     age: float = 0.0
     """Seconds since there was anything new, by this machine's own clock."""
     failure: str | None = None
@@ -51,13 +55,26 @@ class Heard:
         """Whether the figures are older than they should be."""
         return self.age > self.patience
 
+    @property
+    def time(self) -> str:
+        """When the figures were taken."""
+        return f"{datetime.fromtimestamp(self.look.at).astimezone():%H:%M:%S}"
+
     def words(self) -> Text:
-        """How it is heard, and from when the figures are."""
+        """How it is heard, in short."""
         if self.failure:
-            return Text(f"✗ disconnected, figures {duration(self.age)} old ({self.failure})", style="red")
+            return Text(f"✗ disconnected, {duration(self.age)} old", style="red")
         if self.is_stale:
-            return Text(f"◆ stale: nothing new for {duration(self.age)}", style="yellow")
-        return Text(f"● live {datetime.fromtimestamp(self.look.at).astimezone():%H:%M:%S}", style="green")
+            return Text(f"◆ stale, {duration(self.age)} old", style="yellow")
+        return Text(f"● live {self.time}", style="green")
+
+    def banner(self) -> Text | None:
+        """Why the figures are not of now."""
+        if self.failure:
+            return Text(f"Disconnected: {safe(self.failure)}. The figures are from {self.time}.", style="red")
+        if self.is_stale:
+            return Text(f"Stale: there is nothing new. The figures are from {self.time}.", style="yellow")
+        return None
 
 
 @dataclass(frozen=True)
@@ -70,19 +87,19 @@ class Screen:
     width: int
     height: int
 
-    @property
+    @cached_property
     def rows(self) -> list[Server]:
         """The servers in the order chosen."""
-        return arranged(servers(self.heard.look), self.view)
+        return arranged(self.heard.servers, self.view)
 
     def lines(self) -> list[Text]:
-        """Exactly as many lines as there are, or fewer; none is wider than the terminal."""
+        """At most as many lines as the terminal has, none of them wider than it."""
         made = self._server() if self._opened() else self._fleet()
         for line in made:
             line.truncate(self.width)
             if self.heard.is_stale or self.heard.failure:
                 line.stylize("dim")
-        return [self._top(), *made][: self.height]
+        return [*self._top(), *made][: self.height]
 
     def page(self) -> int:
         """How many lines a page turns."""
@@ -96,26 +113,34 @@ class Screen:
     def _opened(self) -> Server | None:
         return next((row for row in self.rows if self.view.is_open and row.view.target.name == self.view.chosen), None)
 
-    def _top(self) -> Text:
+    def _top(self) -> list[Text]:
         heard = self.heard.words()
-        heard.truncate(self.width, overflow="ellipsis")
         left = Text.assemble(("specwatch top", "bold"), f" · {name(self.source, SOURCE_CELLS)}")
-        room = self.width - heard.cell_len - 2
-        left.truncate(max(room, 0), overflow="ellipsis")
-        return left + Text(" " * (self.width - left.cell_len - heard.cell_len)) + heard
+        left.truncate(max(self.width - heard.cell_len - len(GAP), 1))
+        line = left + Text(" " * max(1, self.width - left.cell_len - heard.cell_len)) + heard
+        line.truncate(self.width)
+        banner = self.heard.banner()
+        return [line, *(_wrapped(banner, self.width, BANNER_LINES) if banner else [])]
 
     def _fleet(self) -> list[Text]:
         rows = self.rows
         head, foot = self._head(rows), self._foot(rows)
         shown = table(rows, self.width - len(MARK))
-        body = max(1, self.height - 2 - len(head) - len(foot))
+        body = max(1, self.height - len(self._top()) - 2 - len(head) - len(foot))
         at = place(rows, self.view)
         first = max(0, min(at - body // 2, len(rows) - body))
         lines = [Text("  ") + shown.head] if rows else []
         for position in range(first, min(first + body, len(rows))):
             lines.append(self._marked(shown.lines[position], position == at))
         blank = [Text()] * max(0, body + bool(rows) - len(lines))
-        return [*head, *lines, *blank, *foot]
+        return [*head, *lines, *blank, self._count(len(rows), first, body), *foot]
+
+    def _count(self, servers: int, first: int, body: int) -> Text:
+        """Which lines are seen, and in which order."""
+        last = min(first + body, servers)
+        seen = f"{first + 1}–{last} of " if last - first < servers else ""
+        words = f"{seen}{servers} server{'s' * (servers != 1)}, {self.view.order_words}"
+        return Text(f"{' ' * len(MARK)}{words}", style="dim")
 
     def _marked(self, line: Text, is_chosen: bool) -> Text:
         if not is_chosen:
@@ -126,7 +151,7 @@ class Screen:
         return marked
 
     def _head(self, rows: Sequence[Server]) -> list[Text]:
-        told = Text(headline([row.judged for row in servers(self.heard.look)], self.heard.look.at), style="bold")
+        told = Text(headline([row.judged for row in self.heard.servers], self.heard.look.at), style="bold")
         lines = _wrapped(told, self.width, HEADLINE_LINES if self.height >= ROOMY else 1)
         lines += [self._alerts(rows)] if rows else []
         return [*lines, Text()] if self.height >= ROOMY else lines
@@ -141,18 +166,15 @@ class Screen:
             return Text(f"no alert fires, {len(found)} pending" if found else "no alert fires", style="dim")
         first = min(firing, key=lambda alert: (alert.severity, alert.since))  # a page before a ticket
         style = COLOURS[Tone.BAD if first.severity == Severity.PAGE.value else Tone.WARN]
-        words = f"{len(firing)} firing, {len(found) - len(firing)} pending · {alert_words(first, self.heard.look.at)}"
+        since = f"{first.severity} since {time_of_day(first.since, self.heard.look.at)}"
+        words = f"{len(firing)} firing, {len(found) - len(firing)} pending · {since}: {first.summary}"
         return Text(cut(words, self.width), style=style)
 
     def _foot(self, rows: Sequence[Server]) -> list[Text]:
-        count = f"{len(rows)} server{'s' * (len(rows) != 1)}"
-        order = Text(f"{count}, {self.view.order_words}", style="dim")
-        keys = Text(FLEET_KEYS)
-        keys.append(" " * max(2, self.width - keys.cell_len - order.cell_len))
-        lines = [keys + order]
+        keys = Text(FLEET_KEYS, style="dim")
         if self.height < ROOMY:
-            return lines
-        return [*self._remark(rows), *lines, Text(SORT_KEYS, style="dim")]
+            return [keys]
+        return [*self._remark(rows), keys, Text(SORT_KEYS, style="dim")]
 
     def _remark(self, rows: Sequence[Server]) -> list[Text]:
         """What is wrong with the chosen server; always as many lines, so that nothing jumps while one chooses."""
@@ -172,12 +194,18 @@ class Screen:
         body = self._body()
         scrolled = min(self.view.scrolled, self.last())
         below = len(lines) - scrolled - body
-        more = f"  {below} more line{'s' * (below != 1)} below" if below > 0 else ""
+        more = f"    {below} more line{'s' * (below != 1)} below" if below > 0 else ""
         shown = lines[scrolled : scrolled + body]
-        return [title(opened), *shown, *[Text()] * (body - len(shown)), Text(f"{SERVER_KEYS}{more}")]
+        return [
+            title(opened),
+            *shown,
+            *[Text()] * (body - len(shown)),
+            Text(),
+            Text(f"{SERVER_KEYS}{more}", style="dim"),
+        ]
 
     def _body(self) -> int:
-        return max(1, self.height - 3)
+        return max(1, self.height - len(self._top()) - 3)
 
     def _details(self, server: Server) -> list[Text]:
         return details(server, self.heard.look.at, self.width)

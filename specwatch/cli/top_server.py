@@ -10,9 +10,23 @@ from rich.text import Text
 from specwatch.alerting.diagnosis_text import in_its_unit
 from specwatch.cli.check_report import MARKS
 from specwatch.cli.status_table import Server, alert_words, window_words
-from specwatch.cli.status_text import COLOURS, NONE, RING, SIGNS, aligned, by_signal, cut, factor, known, name, safe
+from specwatch.cli.status_text import (
+    COLOURS,
+    GAP,
+    NONE,
+    RING,
+    SIGNS,
+    aligned,
+    by_signal,
+    cut,
+    factor,
+    known,
+    name,
+    safe,
+)
 from specwatch.sidecar.headline import time_of_day
 from specwatch.sidecar.verdict import speedup_of
+from specwatch.sidecar.views import TargetView
 from specwatch.signals.catalogue import Signal, Value, signals
 from specwatch.signals.findings import Finding, duration
 from specwatch.signals.speedup import SpeedupKind, band
@@ -24,14 +38,17 @@ LONGEST = 1000
 
 NAME_CELLS = 60
 
+SHORTEST_TITLE = 24
+"""Cells of a signal's title, whatever its figures take."""
+
 
 def details(server: Server, now: float, width: int) -> list[Text]:
     """Everything there is to say of a server, in lines of at most ``width`` cells."""
     lines: list[Text] = []
-    for part in (_facts, _findings, _alerts, _worth, _drift, _figures, _positions):
+    for part in (_facts, _findings, _alerts, _worth, _drift, _positions):
         made = [line for text in part(server, now) for line in _wrapped(text, width)]
         lines += [Text(), *made] if made and lines else made
-    return lines
+    return [*lines, Text(), *_figures(server.view, width)]
 
 
 def title(server: Server) -> Text:
@@ -42,10 +59,7 @@ def title(server: Server) -> Text:
 
 
 def _wrapped(text: Text, width: int) -> list[Text]:
-    """Lines of a text; all but the first stand as far in as its own blanks, and a table's line is cut."""
-    if text.no_wrap:
-        text.truncate(width, overflow="ellipsis")
-        return [text]
+    """Lines of a text, all of them as far in as the first."""
     indent = len(text.plain) - len(text.plain.lstrip())
     text = text[indent:]
     wrapped = text.wrap(Console(width=width), max(width - indent, 10), overflow="fold")
@@ -142,15 +156,19 @@ def _drift(server: Server, now: float) -> Iterator[Text]:
         )
 
 
-def _figures(server: Server, now: float) -> Iterator[Text]:
+def _figures(view: TargetView, width: int) -> Iterator[Text]:
     """A line a signal, a column a window; below a signal its 95 % interval."""
-    view = server.view
     labels = [label for label, window in view.windows.items() if window.seconds is not None]
     told = [view.windows[label].values for label in labels]
     rows = [row for signal in signals() for row in _rows(signal, told)]
     if rows:
         heads = [Text(head, style="dim") for head in ("over", *(window_words(view, label) for label in labels))]
-        yield from aligned([heads, *rows], [False, *(True for _ in labels)])
+        figures = aligned([row[1:] for row in (heads, *rows)], [True for _ in labels])
+        room = max(SHORTEST_TITLE, width - max(line.cell_len for line in figures) - len(GAP))
+        titles = [Text(cut(row[0].plain, room), style=row[0].style) for row in (heads, *rows)]
+        for line in aligned(list(zip(titles, figures, strict=True)), [False, True]):
+            line.truncate(width, overflow="ellipsis")
+            yield line
     for name_of, average in view.since_start.items():
         yield Text(f"{name_of.replace('_', ' ')} since the server's start: {known(average, '{:.3g}')}")
 
@@ -159,10 +177,14 @@ def _rows(signal: Signal, told: Sequence[Mapping[str, Value]]) -> Iterator[list[
     if signal.name.endswith(("_low", "_high")) or not any(isinstance(values[signal.name], float) for values in told):
         return
     yield [Text(signal.title), *(Text(by_signal(signal, values[signal.name])) for values in told)]
-    ends = [[by_signal(signal, values.get(f"{signal.name}_{end}")) for end in ("low", "high")] for values in told]
-    if any(NONE not in pair for pair in ends):
-        cells = (NONE if NONE in pair else "–".join(pair) for pair in ends)
-        yield [Text(f"{' ' * INDENT}95% interval", style="dim"), *(Text(cell, style="dim") for cell in cells)]
+    ends = [_interval(signal, values) for values in told]
+    if any(end != NONE for end in ends):
+        yield [Text(f"{' ' * INDENT}95% interval", style="dim"), *(Text(end, style="dim") for end in ends)]
+
+
+def _interval(signal: Signal, values: Mapping[str, Value]) -> str:
+    low, high = (by_signal(signal, values.get(f"{signal.name}_{end}")) for end in ("low", "high"))
+    return NONE if NONE in (low, high) else f"{low.removesuffix('%')}–{high}"
 
 
 def _positions(server: Server, now: float) -> Iterator[Text]:

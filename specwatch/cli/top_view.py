@@ -86,7 +86,7 @@ def pressed(view: View, key: str, rows: Sequence[Server], page: int, last: int) 
 
     ``rows`` are as shown, ``page`` is how many lines a page turns, ``last`` the farthest that the open server scrolls.
     """
-    if view.is_open:
+    if view.is_open and any(row.view.target.name == view.chosen for row in rows):
         if key in LEAVING:
             return replace(view, is_open=False, scrolled=0)
         return replace(view, scrolled=_moved(view.scrolled, key, page, last))
