@@ -74,6 +74,8 @@ class ScrapeTally:
     """Time spent waiting for and reading pages."""
     last_seconds: float = 0.0
     """The last scrape's part of it."""
+    ended_at: float | None = None
+    """When the last scrape ended, Unix seconds, whatever came of it."""
     lag: float = 0.0
     """Seconds by which the last scrape began later than planned."""
     missed: int = 0
@@ -247,6 +249,7 @@ class Service:
                 log.exception("%r: a defect of specwatch", watch.target.name)
         tally.failures += watch.error is not None
         tally.scrapes += 1
+        tally.ended_at = self.clock.now()
         tally.last_seconds = time.monotonic() - began
         tally.seconds += tally.last_seconds
         _report_change(watch, before)

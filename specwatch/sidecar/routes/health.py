@@ -14,6 +14,9 @@ MOST_NAMES = 20
 
 NOT_READY = 503
 
+LATE_TURNS = 3
+"""Scrapes that a target may miss before its figures are no longer fresh: one is missed now and then."""
+
 
 @dataclass(frozen=True)
 class Readiness:
@@ -26,6 +29,7 @@ class Readiness:
     names: list[str]
     """The first of them."""
     why: str
+    """What is missing, in words; empty where nothing is."""
 
 
 def router(service: Service) -> APIRouter:
@@ -49,7 +53,11 @@ def router(service: Service) -> APIRouter:
 
 
 def readiness(service: Service) -> Readiness:
-    """A target that fails is known to: it takes nothing from being ready."""
-    untried = [name for name, watch in service.watches.items() if watch.up is None]
-    why = f"{len(untried)} of {len(service.watches)} targets not tried yet" if untried else "every target was tried"
-    return Readiness(not untried, len(service.watches), len(untried), untried[:MOST_NAMES], why)
+    """A target that fails is known to, which is as fresh as can be. Without targets there is nothing to wait for."""
+    oldest = service.clock.now() - LATE_TURNS * service.settings.interval - service.settings.limits.seconds
+    untried = [name for name, tally in service.tallies.items() if tally.ended_at is None]
+    late = [name for name, tally in service.tallies.items() if tally.ended_at is not None and tally.ended_at < oldest]
+    missing = [*untried, *late]
+    counts = ((len(untried), "not tried yet"), (len(late), "not tried lately"))
+    why = ", ".join(f"{count} of {len(service.tallies)} targets {what}" for count, what in counts if count)
+    return Readiness(not missing, len(service.tallies), len(missing), missing[:MOST_NAMES], why)
