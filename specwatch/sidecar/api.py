@@ -24,7 +24,7 @@ from specwatch.sidecar.history import History
 from specwatch.sidecar.loop_lag import LoopLag
 from specwatch.sidecar.process_families import ProcessFamilies
 from specwatch.sidecar.references import ReferenceEntry, References, Scope
-from specwatch.sidecar.routes import counters, events, health, history, servers, silences, thresholds
+from specwatch.sidecar.routes import counters, events, health, history, servers, silences, store, thresholds
 from specwatch.sidecar.server_board import ServerBoard
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.store.database import Database
@@ -121,12 +121,13 @@ def create_app(
     board = ServerBoard(service)
     app.include_router(servers.router(service, board))
     app.include_router(history.router(service, past))
+    app.include_router(store.router(database))
     app.state.events = events.Events(lambda: board.scrapes, service.clock.now)
     app.include_router(events.router(app.state.events))
     app.include_router(counters.router(service))
     app.include_router(thresholds.router())
     app.include_router(health.router(service))
-    _add_plain_routes(app, service, alerts, ProcessFamilies(lag, refused))
+    _add_plain_routes(app, service, alerts, ProcessFamilies(lag, refused, database))
     return app
 
 

@@ -1,4 +1,4 @@
-"""Metrics of the sidecar as a process: CPU, memory, files, the lag of its loop, and requests that it refused."""
+"""Metrics of the sidecar as a process: CPU, memory, files, the lag of its loop, refused requests, its database."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from specwatch.sidecar import store_families
 from specwatch.sidecar.guard import REASONS
 from specwatch.sidecar.loop_lag import LoopLag
+from specwatch.sidecar.store.database import Database
 
 
 class ProcessFamilies(Collector):
     """Under the names that every exporter has (``process_…``), and ours."""
 
-    def __init__(self, lag: LoopLag, refused: Counter[str]) -> None:
+    def __init__(self, lag: LoopLag, refused: Counter[str], database: Database) -> None:
         self._lag = lag
         self._refused = refused
+        self._database = database
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(ProcessCollector(registry=None))
         self._registry.register(self)
@@ -30,6 +33,7 @@ class ProcessFamilies(Collector):
         for reason in REASONS:
             refused.add_metric([reason], self._refused[reason])
         yield refused
+        yield from store_families.families(self._database.status)
 
     def render(self) -> bytes:
         """All of them in Prometheus' text format."""
