@@ -158,9 +158,9 @@ def _container(config: KubernetesConfig) -> dict[str, Any]:
         "imagePullPolicy": "IfNotPresent",
         "args": ["sidecar", "--config", str(CONFIG_FOLDER / CONFIG_FILE)],
         "ports": [{"name": PORT_NAME, "containerPort": PORT}],
-        "readinessProbe": {**_probe(), "periodSeconds": 5},
+        "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5},
         # A minute: a start on a busy node takes seconds, and killing it loses what it has learnt.
-        "livenessProbe": {**_probe(), "periodSeconds": 10, "failureThreshold": 6},
+        "livenessProbe": {**_probe("/healthz"), "periodSeconds": 10, "failureThreshold": 6},
         "resources": {"requests": dict(REQUESTS), "limits": dict(LIMITS)},
         "securityContext": {
             "privileged": False,
@@ -172,8 +172,8 @@ def _container(config: KubernetesConfig) -> dict[str, Any]:
     }
 
 
-def _probe() -> dict[str, Any]:
-    return {"httpGet": {"path": "/healthz", "port": PORT_NAME}, "timeoutSeconds": 5}
+def _probe(path: str) -> dict[str, Any]:
+    return {"httpGet": {"path": path, "port": PORT_NAME}, "timeoutSeconds": 5}
 
 
 def _volumes(config: KubernetesConfig) -> list[dict[str, Any]]:

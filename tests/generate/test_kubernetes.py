@@ -224,8 +224,8 @@ def test_the_sidecar_is_bounded_and_probed_where_it_answers():
     assert set(container["resources"]) == {"requests", "limits"}
     assert all(set(amounts) == {"cpu", "memory"} for amounts in container["resources"].values())
     (port,) = container["ports"]
-    for probe in ("readinessProbe", "livenessProbe"):
-        assert container[probe]["httpGet"] == {"path": "/healthz", "port": port["name"]}
+    for probe, path in (("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")):
+        assert container[probe]["httpGet"] == {"path": path, "port": port["name"]}
     assert sidecar_entries(PLAIN)["listen"] == f"0.0.0.0:{port['containerPort']}"
 
 
