@@ -1,73 +1,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from html.parser import HTMLParser
-from typing import Any
 from urllib.parse import quote, urlsplit
 
-import aiohttp
 import pytest
 from fastapi.testclient import TestClient
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 
-from specwatch.lab.scenario import FOREIGN, HOME, Domain, Failure, Phase
+from specwatch.lab.scenario import FOREIGN, HOME, Failure, Phase
 from specwatch.lab.simulator import SimulatedServer
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import PAGE_FILES, create_app
 from specwatch.sidecar.service import Service
-from tests.support.services import chromium
-from tools.browser import browsing
+from tests.support.page import HOPELESS, PATIENCE, WHOLE_STEP, figure, page_of, row, signals_of
 from tools.rehearsal import offstage, rehearsing, serving
-
-HOPELESS = Domain("hopeless", acceptance=0.08)
-"""Traffic on which even the assumed draft cost is more than speculation gives."""
-
-WHOLE_STEP = 15.0
-"""Seconds between scrapes: one block of the drift detector, and twenty in an alert's window."""
-
-PATIENCE = 20_000
-"""Milliseconds until what must appear counts as missing."""
-
-
-@dataclass
-class Seen:
-    """What a browser was asked for, and what it complained about."""
-
-    requests: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
-
-
-@asynccontextmanager
-async def page_of(url: str, width: int = 1280) -> AsyncIterator[tuple[Page, Seen]]:
-    """The page in a browser, with everything it asks for and complains about."""
-    seen = Seen()
-    async with browsing(chromium()) as browser:
-        page = await browser.new_page(viewport={"width": width, "height": 900})
-        page.set_default_timeout(PATIENCE)
-        page.on("request", lambda request: seen.requests.append(request.url))
-        page.on("console", lambda message: message.type == "error" and seen.complaints.append(message.text))
-        page.on("pageerror", lambda error: seen.complaints.append(str(error)))
-        await page.goto(url)
-        yield page, seen
-
-
-async def signals_of(url: str) -> dict[str, Any]:
-    """Targets by name, as the API gives them."""
-    async with aiohttp.ClientSession() as session, session.get(f"{url}/api/v1/signals") as answer:
-        return {target["target"]["name"]: target for target in (await answer.json())["targets"]}
-
-
-def row(page: Page, name: str) -> Any:
-    """The rows of one server in the table of all."""
-    return page.locator(f"tbody[data-server={name!r}]")
-
-
-def figure(page: Page, name: str, column: str) -> Any:
-    """The cell of a server under a column's head."""
-    return row(page, name).locator(f"td[data-label={column!r}]")
 
 
 @pytest.mark.browser
@@ -235,13 +184,21 @@ async def test_it_says_when_the_sidecar_is_gone_and_when_it_is_back():
         async with serving(again, port=urlsplit(url).port or 0):
             await expect(page.locator("#connection")).to_contain_text("Live", timeout=PATIENCE)
             await expect(page.locator("#banner")).to_be_empty()
+            figures = figure(page, "gpu-0", "Acceptance")
+            before = await figures.text_content()
+            rehearsal.fleet.servers[0].traffic = FOREIGN
+            await rehearsal.play(600, WHOLE_STEP)
+            await expect(figures).not_to_have_text(before or "", timeout=PATIENCE)
 
 
 @pytest.mark.browser
 async def test_it_says_when_the_sidecar_has_nothing_new():
     async with rehearsing([SimulatedServer("gpu-0", running=4)]) as rehearsal:
-        await rehearsal.play(300, WHOLE_STEP)  # and then the sidecar's time stands still
+        await rehearsal.play(300, WHOLE_STEP)
         async with page_of(rehearsal.url) as (page, seen):
+            await expect(page.locator("#connection")).to_contain_text("Live")
+            rehearsal.service.settings = replace(rehearsal.service.settings, interval=1.0)
+            await rehearsal.play(WHOLE_STEP, WHOLE_STEP)
             await expect(page.locator("#banner")).to_contain_text("Stale.", timeout=PATIENCE)
             assert seen.complaints == []
 

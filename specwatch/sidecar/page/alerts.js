@@ -3,41 +3,84 @@
 import { shape } from "./charts.js";
 import { h, scroller } from "./dom.js";
 import * as format from "./format.js";
-import { serverLink } from "./links.js";
+import { link, serverLink } from "./links.js";
+import { heading } from "./sections.js";
+import { silenceForm, silencesSection } from "./silences.js";
 
+/** States, the most urgent first. An alert that is silenced is told apart, whatever its state. */
 const STATES = {
-  firing: { word: "Firing", tone: "bad", shape: "bell", rank: 0 },
-  pending: { word: "Pending", tone: "warn", shape: "clock", rank: 1 },
-  resolved: { word: "Resolved", tone: "quiet", shape: "tick", rank: 2 },
+  firing: { word: "Firing", tone: "bad", shape: "bell" },
+  pending: { word: "Pending", tone: "warn", shape: "clock" },
+  silenced: { word: "Silenced", tone: "quiet", shape: "mute" },
+  resolved: { word: "Resolved", tone: "quiet", shape: "tick" },
 };
+
+const RANK = Object.fromEntries(Object.keys(STATES).map((name, rank) => [name, rank]));
 
 const SEVERITIES = { page: 0, ticket: 1 };
 
+/** Alerts that the list of servers shows above it. */
+const MOST_ABOVE = 3;
+
+/** Alerts of one state that are listed: a screen is no place for a thousand, and the first say what happens. */
+const MOST_LISTED = 50;
+
+const UNREAD = h("p", { class: "bad" }, "The sidecar did not answer what is firing.");
+
+function stateOf(alert) {
+  return alert.silenced_by && alert.state !== "resolved" ? "silenced" : alert.state;
+}
+
 function byUrgency(one, other) {
   return (
-    STATES[one.state].rank - STATES[other.state].rank ||
+    RANK[stateOf(one)] - RANK[stateOf(other)] ||
     (SEVERITIES[one.severity] ?? 2) - (SEVERITIES[other.severity] ?? 2) ||
     one.since - other.since
   );
 }
 
-/**
- * Alerts of one `server`, or all; `alerts` is null where they could not be read. They speak of the headline `window`,
- * as the page's first figures do.
- */
-export function alertsSection(alerts, now, { window, server = null }) {
-  const note = window && `over ${format.windowWords(window)}`;
-  if (alerts === null) {
-    return section(note, h("p", { class: "bad" }, "The sidecar did not answer what is firing."));
+/** Alerts by state, as [state, alerts], the most urgent first. */
+function byState(alerts) {
+  const known = alerts.filter((alert) => stateOf(alert) in STATES).sort(byUrgency);
+  const found = Object.keys(STATES).map((state) => [state, known.filter((alert) => stateOf(alert) === state)]);
+  return found.filter(([, members]) => members.length);
+}
+
+/** What fires, in short, above the list of servers; null where nothing does. */
+export function firingSection(told, now) {
+  if (told === null) {
+    return h("section", {}, UNREAD.cloneNode(true));
   }
-  const all = alerts
-    .filter((alert) => alert.state in STATES && (server === null || alert.target === server))
-    .sort(byUrgency);
-  const open = all.filter((alert) => alert.state !== "resolved");
-  const resolved = all.filter((alert) => alert.state === "resolved").sort((one, other) => other.at - one.at);
-  return section(
-    note,
-    open.length ? list(open, now, server) : h("p", { class: "quiet" }, "None is firing or pending."),
+  const open = told.alerts.filter((alert) => ["firing", "pending"].includes(stateOf(alert))).sort(byUrgency);
+  if (!open.length) {
+    return null;
+  }
+  const rest = open.length - MOST_ABOVE;
+  return h(
+    "section",
+    { "aria-labelledby": "alerts-title" },
+    h("h2", { id: "alerts-title" }, "Alerts ", h("small", {}, "firing and pending")),
+    list(open.slice(0, MOST_ABOVE), now),
+    rest > 0 && h("p", { class: "rest" }, h("a", { href: link({ view: "alerts" }) }, `${rest} more`)),
+  );
+}
+
+/** Alerts of one `server`; `told` is null where they could not be read. They speak of the headline `window`. */
+export function alertsSection(told, now, { window, server }) {
+  const note = `over ${format.windowWords(window)}`;
+  const own = (told?.alerts ?? []).filter((alert) => alert.target === server);
+  const states = byState(own);
+  const open = states.filter(([state]) => state !== "resolved").flatMap(([, members]) => members);
+  const resolved = states.filter(([state]) => state === "resolved").flatMap(([, members]) => members);
+  return h(
+    "section",
+    { "aria-labelledby": "alerts-title" },
+    h("h2", { id: "alerts-title" }, "Alerts ", h("small", {}, note)),
+    told === null
+      ? UNREAD.cloneNode(true)
+      : open.length
+        ? list(open, now, server)
+        : h("p", { class: "quiet" }, "None is firing or pending."),
     resolved.length > 0 &&
       h(
         "details",
@@ -48,16 +91,34 @@ export function alertsSection(alerts, now, { window, server = null }) {
   );
 }
 
-function section(note, ...content) {
+/** All alerts, what is silenced, and what was delivered; `params` fill in the form for a silence. */
+export function alertsView({ alerts: told, silences }, params, now) {
+  return [
+    heading("Alerts"),
+    told === null
+      ? UNREAD.cloneNode(true)
+      : told.alerts.length
+        ? byState(told.alerts).map(([state, members]) => stateSection(state, members, now))
+        : h("p", { class: "quiet none-fires" }, "None is firing or pending, and none was lately."),
+    silencesSection(silences, now),
+    silenceForm(params),
+    told && deliveriesSection(told.deliveries, now),
+  ];
+}
+
+function stateSection(state, members, now) {
+  const id = `${state}-title`;
+  const rest = members.length - MOST_LISTED;
   return h(
     "section",
-    { "aria-labelledby": "alerts-title" },
-    h("h2", { id: "alerts-title" }, "Alerts ", h("small", {}, note)),
-    content,
+    { "aria-labelledby": id, "data-key": state },
+    h("h3", { id }, `${STATES[state].word} `, h("small", {}, String(members.length))),
+    list(members.slice(0, MOST_LISTED), now),
+    rest > 0 && h("p", { class: "rest quiet" }, `${rest} more are at /api/v1/alerts.`),
   );
 }
 
-function list(alerts, now, server) {
+function list(alerts, now, server = null) {
   return h(
     "ul",
     { class: "alerts" },
@@ -66,7 +127,7 @@ function list(alerts, now, server) {
 }
 
 function item(alert, now, server) {
-  const { word, tone, shape: drawn } = STATES[alert.state];
+  const { word, tone, shape: drawn } = STATES[stateOf(alert)];
   return h(
     "li",
     { "data-key": `${alert.name} ${alert.since} ${alert.target}` },
@@ -95,6 +156,13 @@ function item(alert, now, server) {
           ],
           alert.runbook && [", runbook ", runbook(alert.runbook)],
         ),
+        alert.state !== "resolved" &&
+          !alert.silenced_by &&
+          h(
+            "p",
+            {},
+            h("a", { href: link({ view: "alerts" }, { alert: alert.name, target: alert.target }) }, "Silence it"),
+          ),
       ),
     ),
   );
@@ -120,11 +188,11 @@ const HEALTHS = {
 };
 
 /** What was sent where. */
-export function deliveriesSection(deliveries, now) {
+function deliveriesSection(deliveries, now) {
   return h(
     "section",
     { "aria-labelledby": "deliveries-title" },
-    h("h2", { id: "deliveries-title" }, "Deliveries ", h("small", {}, "messages since the sidecar started")),
+    h("h3", { id: "deliveries-title" }, "Deliveries ", h("small", {}, "messages since the sidecar started")),
     deliveries.length
       ? scroller(deliveriesTable(deliveries, now))
       : h("p", { class: "quiet" }, "No receiver is configured: alerts are shown here, and nobody is told."),

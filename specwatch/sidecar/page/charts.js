@@ -10,6 +10,9 @@ const SHAPES = {
   down: () => s("path", { d: "M2 3.5h12L8 13.5z" }),
   diamond: () => s("path", { d: "M8 1.8 14.2 8 8 14.2 1.8 8z" }),
   cross: () => s("path", { d: "m3.5 3.5 9 9m0-9-9 9", class: "hollow" }),
+  rising: () => s("path", { d: "M8 4 13 11H3z" }),
+  falling: () => s("path", { d: "M3 5h10l-5 7z" }),
+  mute: () => s("path", { d: "M3 8h10", class: "hollow" }),
   tick: () => s("path", { d: "m3 8.5 3.5 3.5L13 4.5", class: "hollow" }),
   bell: () =>
     s("path", {
@@ -85,7 +88,7 @@ export function sparkline(points, [from, to], reference) {
   if (known.length < 2) {
     return null;
   }
-  const x = (at) => 1 + (124 * (at - from)) / (to - from);
+  const x = (at) => 1 + (124 * (at - from)) / (to - from || 1);
   const y = (value) => 34 - 32 * Math.min(1, Math.max(0, value));
   const last = known.at(-1);
   const label = `Acceptance rate over ${duration(last.at - known[0].at)}: from ${percent(known[0].value)} to ${percent(last.value)}`;
@@ -101,7 +104,7 @@ export function sparkline(points, [from, to], reference) {
 
 /**
  * A figure over time. `options`: `label` (for those who cannot see it), `span` [from, to], `top` of the scale (it begins
- * at 0), `format`, `marks` [{value, text}] across, `moments` [{at, text}] along.
+ * at 0), `format`, `marks` [{value, text, kind, isBelow}] across, `moments` [{at, text, kind}] along.
  */
 export function chart(points, options) {
   const [from, to] = options.span;
@@ -135,22 +138,22 @@ function along(ratio) {
   return `${(100 * ratio).toFixed(2)}%`;
 }
 
-function acrossMark({ text }, height) {
+function acrossMark({ text, kind = "", isBelow = false }, height) {
   const y = along(height);
   return [
-    s("line", { class: "mark", x1: "0", x2: "100%", y1: y, y2: y }),
-    s("text", { class: "mark-text", x: "100%", y, dx: -4, dy: height < 0.15 ? 13 : -5 }, text),
+    s("line", { class: `mark ${kind}`, x1: "0", x2: "100%", y1: y, y2: y }),
+    s("text", { class: "mark-text", x: "100%", y, dx: -4, dy: isBelow || height < 0.15 ? 13 : -5 }, text),
   ];
 }
 
-function alongMark({ text }, share) {
+function alongMark({ text, kind = "" }, share) {
   const x = along(share);
   const isLate = share > 0.3;
   return [
-    s("line", { class: "moment", x1: x, x2: x, y1: "0", y2: "100%" }),
+    s("line", { class: `moment ${kind}`, x1: x, x2: x, y1: "0", y2: "100%" }),
     s(
       "text",
-      { class: isLate ? "moment-text before" : "moment-text", x, y: "100%", dx: isLate ? -5 : 5, dy: -6 },
+      { class: `moment-text ${isLate ? "before" : ""} ${kind}`, x, y: "100%", dx: isLate ? -5 : 5, dy: -6 },
       text,
     ),
   ];

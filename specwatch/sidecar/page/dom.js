@@ -1,5 +1,7 @@
 // Elements from data, and a live tree that follows a freshly built one. Text enters as text nodes only.
 
+import { begin, settle } from "./lazy.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** An HTML element. Attributes that are null, undefined or false are left out; so are such children. */
@@ -39,7 +41,13 @@ export function show(live, ...children) {
   const focused = document.activeElement;
   const fresh = live.cloneNode(false);
   fresh.append(...children.flat(Infinity).filter(isShown));
+  begin(follow);
   followChildren(live, fresh);
+  for (const place of live.querySelectorAll("[data-lazy]")) {
+    if (place.shown === undefined) {
+      settle(place, place);
+    }
+  }
   // Moving a node in the document takes the focus from it.
   if (focused !== document.activeElement && focused?.isConnected) {
     focused.focus({ preventScroll: true });
@@ -87,6 +95,10 @@ function follow(live, fresh) {
     if (live.data !== fresh.data) {
       live.data = fresh.data;
     }
+    return;
+  }
+  if (fresh.wanted) {
+    settle(live, fresh);
     return;
   }
   followAttributes(live, fresh);

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { outsider, shortened, when } from "./format.js";
 import { serverLink } from "./links.js";
-import { VERDICTS, groups, hasDrifted } from "./verdict.js";
+import { VERDICTS, count, groups, hasDrifted } from "./verdict.js";
 
 /** Servers of one group that the sentence names; the table has the others. */
 const MOST_NAMES = 3;
@@ -48,10 +48,6 @@ function unnamed(all) {
 export function title(rows) {
   const worst = groups(rows).find(([verdict]) => VERDICTS[verdict].named);
   return worst ? count(...worst) : `${rows.length} ${rows.length === 1 ? "server" : "servers"}`;
-}
-
-function count(verdict, members) {
-  return `${members.length} ${VERDICTS[verdict].count[members.length === 1 ? 0 : 1]}`;
 }
 
 function group(verdict, members, now) {

@@ -1,20 +1,38 @@
 // Addresses within the page: what is shown stands after the #, so that a link reproduces it and "back" works.
 
-export const FLEET = "#/";
-
-export function serverLink(name) {
-  return `#/server/${encodeURIComponent(name)}`;
+/** An address as { view, name, params }: `view` is fleet, server, alerts or targets; `name` is a server's. */
+export function parse(hash) {
+  const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
+  const [view, name = ""] = path.split("/");
+  const params = Object.fromEntries(new URLSearchParams(query));
+  if (view === "server" && name) {
+    return { view, name: decoded(name), params };
+  }
+  return { view: ["alerts", "targets"].includes(view) ? view : "fleet", name: null, params };
 }
 
-/** The server that an address shows; null for the fleet. */
-export function serverOf(hash) {
-  const parts = /^#\/server\/(.+)$/.exec(hash);
-  if (!parts) {
-    return null;
-  }
+function decoded(name) {
   try {
-    return decodeURIComponent(parts[1]);
+    return decodeURIComponent(name);
   } catch {
-    return null;
+    return name;
   }
+}
+
+/** The address of a view; parameters without a value are left out. */
+export function link({ view, name }, params = {}) {
+  const path = view === "fleet" ? "" : view === "server" ? `server/${encodeURIComponent(name)}` : view;
+  const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value));
+  return `#/${path}${query.size ? `?${query}` : ""}`;
+}
+
+export const FLEET = link({ view: "fleet" });
+
+export function serverLink(name) {
+  return link({ view: "server", name });
+}
+
+/** The same view with some parameters changed; null takes one away. */
+export function changed({ view, name, params }, changes) {
+  return link({ view, name }, { ...params, ...changes });
 }

@@ -125,3 +125,8 @@ export function groups(rows) {
   }
   return [...byVerdict];
 }
+
+/** Servers of one verdict in words: "2 pay". */
+export function count(verdict, members) {
+  return `${members.length} ${VERDICTS[verdict].count[members.length === 1 ? 0 : 1]}`;
+}

@@ -1,0 +1,140 @@
+"""A server, alerts and targets in a real browser: over time, silenced, and as /metrics says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import pytest
+from playwright.async_api import Page, expect
+from prometheus_client.parser import text_string_to_metric_families
+
+from specwatch.lab.scenario import FOREIGN, HOME, Phase
+from specwatch.lab.simulator import SimulatedServer
+from tests.support.page import HOPELESS, WHOLE_STEP, page_of
+from tools.rehearsal import rehearsing
+
+
+def chart(page: Page, figure: str) -> Any:
+    return page.locator(f"figure[data-figure={figure}]")
+
+
+@pytest.mark.browser
+async def test_a_server_is_drawn_over_time_with_its_limits_and_the_moment_of_change():
+    server = SimulatedServer("gpu-0", running=4, script=[Phase(1500, "home", HOME), Phase(traffic=FOREIGN)])
+    async with rehearsing([server]) as rehearsal:
+        await rehearsal.play(2100, WHOLE_STEP)
+        async with page_of(f"{rehearsal.url}/#/server/gpu-0") as (page, seen):
+            acceptance = chart(page, "acceptance_rate")
+            await expect(acceptance.locator(".moment-text")).to_contain_text("fall began")
+            await expect(acceptance.locator(".mark-text")).to_contain_text(["normal", "ticket below 60%"])
+            for figure in ("speedup", "drift_score", "running_requests", "draft_length", "draft_coverage"):
+                await expect(chart(page, figure).locator(".line")).to_be_attached()
+            await expect(acceptance.locator("svg.chart")).to_have_attribute(
+                "aria-label", re.compile(r"^Acceptance rate over the last 1 h: now \d+%, between \d+% and \d+%$")
+            )
+            await page.get_by_role("link", name="6 h").click()
+            await expect(acceptance.locator(".axis")).to_contain_text("6\u00a0h")
+            assert page.url.endswith("#/server/gpu-0?range=6h")
+            await page.go_back()
+            await expect(acceptance.locator(".axis")).to_contain_text("60\u00a0min")
+            assert seen.complaints == []
+
+
+@pytest.mark.browser
+async def test_raw_counters_are_those_of_the_servers_own_page():
+    server = SimulatedServer("gpu-0", running=4, engines=2)
+    async with rehearsing([server]) as rehearsal:
+        await rehearsal.play(300, WHOLE_STEP)
+        drafts = [
+            f"{sample.value:,.0f}"
+            for family in text_string_to_metric_families(server.page())
+            for sample in family.samples
+            if sample.name == "vllm:spec_decode_num_drafts_total"
+        ]
+        async with page_of(f"{rehearsal.url}/#/server/gpu-0") as (page, _):
+            await page.get_by_text("As scraped at").click()
+            shown = page.locator(".counters tr", has_text="num_drafts_total").locator("td")
+            await expect(shown).to_have_text(drafts)
+
+
+@pytest.mark.browser
+async def test_an_alert_is_silenced_and_the_silence_ended():
+    async with rehearsing([SimulatedServer("gpu-0", running=4, traffic=HOPELESS)]) as rehearsal:
+        await rehearsal.play(1200, WHOLE_STEP)
+        async with page_of(f"{rehearsal.url}/#/alerts") as (page, seen):
+            firing = page.locator("section", has=page.get_by_role("heading", name="Firing"))
+            first = firing.locator(".alerts li", has_text="costs more than it gives")
+            await first.locator("summary").click()
+            await first.get_by_role("link", name="Silence it").click()
+            form = page.locator("form.silence")
+            await expect(form.get_by_label("Alert")).to_have_value("SpeculationSlowerThanNone")
+            await expect(form.get_by_label("Server")).to_have_value("gpu-0")
+            await form.get_by_label("For").select_option(label="4 hours")
+            await form.get_by_label("Who you are").fill("Ada")
+            await form.get_by_label("Why").fill("<b>known</b>")
+            await form.get_by_role("button", name="Silence").click()
+            await expect(page.locator(".outcome")).to_have_text("Silenced for 4\u00a0h.")
+            await expect(page.locator(".silences")).to_contain_text("<b>known</b>")
+            silenced = page.locator("section", has=page.get_by_role("heading", name="Silenced"))
+            await expect(silenced.locator(".alerts li")).to_contain_text(["costs more than it gives"])
+            await expect(first).to_have_count(0)
+            await page.get_by_role("button", name="End the silence").click()
+            await expect(page.locator(".outcome")).to_have_text("The silence has ended.")
+            await expect(first).to_have_count(1)
+            assert seen.complaints == []
+
+
+@pytest.mark.browser
+async def test_a_silence_that_the_sidecar_refuses_is_not_said_to_be_made():
+    async with rehearsing([SimulatedServer("gpu-0", running=4)]) as rehearsal:
+        await rehearsal.play(300, WHOLE_STEP)
+        async with page_of(f"{rehearsal.url}/#/alerts?target={'x' * 290}") as (page, _):
+            await (
+                page.locator("form.silence").get_by_label("Server").evaluate("field => field.value = 'x'.repeat(5000)")
+            )
+            await page.get_by_role("button", name="Silence").click()
+            await expect(page.locator(".outcome")).to_contain_text("Not done: target:")
+
+
+@pytest.mark.browser
+async def test_the_page_says_what_metrics_say_of_the_same_window():
+    async with rehearsing([SimulatedServer("gpu-0", running=4)]) as rehearsal:
+        await rehearsal.play(300, WHOLE_STEP)
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"{rehearsal.url}/metrics") as answer:
+                families = list(text_string_to_metric_families(await answer.text()))
+            async with session.get(f"{rehearsal.url}/api/v1/catalogue") as answer:
+                catalogue = await answer.json()
+        told = {
+            sample.name: sample.value
+            for family in families
+            for sample in family.samples
+            if sample.labels.get("target") == "gpu-0" and sample.labels.get("window") == "5m"
+            if "position" not in sample.labels
+        }
+        async with page_of(f"{rehearsal.url}/#/server/gpu-0") as (page, _):
+            table = page.locator("section.windows table")
+            heads = await table.locator("thead th").all_text_contents()
+            column = next(index for index, head in enumerate(heads) if head.startswith("5\u00a0min")) - 1
+            compared = 0
+            for signal in catalogue:
+                value = told.get(signal["metric"])
+                shown = table.locator("tbody tr", has=page.get_by_role("rowheader", name=signal["title"], exact=True))
+                if value is None or signal["name"].endswith(("_low", "_high")):
+                    continue
+                text = await shown.locator("td").nth(column).evaluate("cell => cell.firstChild.data")
+                assert float(re.sub(r"[^\d.]", "", text)) == pytest.approx(
+                    in_shown_unit(signal, value), rel=0.02, abs=0.051
+                ), signal["name"]
+                compared += 1
+            assert compared >= 10
+
+
+def in_shown_unit(signal: Mapping[str, str], value: float) -> float:
+    """A value in the unit that the page shows it in: times, percent, milliseconds."""
+    if signal["name"] == "estimated_speedup":
+        return value
+    return value * {"ratio": 100.0, "seconds": 1000.0}.get(signal["unit"], 1.0)
