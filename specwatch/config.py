@@ -13,6 +13,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from specwatch.errors import InputError
+from specwatch.scrape_config import ScrapeConfig
 
 LARGEST_FILE = 2**20
 """Bytes of a configuration file: a thousand targets take a tenth of it."""
@@ -40,6 +41,8 @@ class SidecarConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     target: tuple[str, ...] = ()
+    scrape_configs: tuple[ScrapeConfig, ...] = ()
+    shard: str = "1/1"
     listen: str = "127.0.0.1:9108"
     insecure: bool = False
     interval: Annotated[float, Field(ge=0.2, le=3600)] = 5.0

@@ -153,8 +153,15 @@ class FileSdConfig(_Section):
 class HttpSdConfig(HttpClient):
     """Targets that a server tells."""
 
-    url: Annotated[str, Field(pattern=r"^https?://[^/@\s]+(/\S*)?$")]
+    url: str
     refresh_interval: Seconds = 60.0
+
+    @model_validator(mode="after")
+    def _whole_url(self) -> HttpSdConfig:
+        # Of the whole section and not of the field, whose message would repeat a password in it.
+        if not re.fullmatch(r"https?://[^/@\s]+(/\S*)?", self.url):
+            raise ValueError("url: write it as http://HOST/PATH; credentials do not belong into it")
+        return self
 
 
 class RecordType(str, Enum):

@@ -13,6 +13,7 @@ from specwatch.errors import InputError
 
 @click.command("sidecar", context_settings={"show_default": True})
 @click.option("--target", multiple=True, metavar="[NAME=]URL", help="Server to watch; repeat for more.")
+@click.option("--shard", metavar="N/M", help="Watch the Nth of M parts of all targets, several sidecars the others.")
 @click.option("--listen", metavar="HOST:PORT", help="Where to serve.  [default: 127.0.0.1:9108]")
 @click.option(
     "--insecure",
@@ -98,13 +99,17 @@ def command(config: Path | None, **flags: Any) -> None:
     Every option may also be an environment variable, SPECWATCH_SIDECAR_ and its name: SPECWATCH_SIDECAR_DRAFT_COST,
     or SPECWATCH_SIDECAR_TARGET with spaces between the targets. Options win over variables, both over the file.
     """
-    settings = load(SidecarConfig, config, flags)
+
+    def read() -> SidecarConfig:
+        return load(SidecarConfig, config, flags)
+
+    settings = read()
     host, port = split_address(settings.listen)
     from specwatch.sidecar import logs
     from specwatch.sidecar.run import run
 
     logs.begin(settings.log_format)
-    run(settings, host, port)
+    run(settings, host, port, read)
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -40,6 +40,7 @@ class Cause(str, Enum):
     CONNECTION = "connection"
     STATUS = "status"
     SIZE = "size"
+    SERIES = "series"
     PAGE = "page"
     CREDENTIALS = "credentials"
     DEFECT = "defect"

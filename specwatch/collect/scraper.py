@@ -11,7 +11,7 @@ import aiohttp
 from specwatch.collect.credentials import Credentials
 from specwatch.collect.http import Cause, Limits, ScrapeError, fetch, http_session
 from specwatch.collect.targets import Target
-from specwatch.vllm.metrics import PageError, Snapshot, read_page
+from specwatch.vllm.metrics import PageError, PageTooLarge, Snapshot, read_page
 
 __all__ = ["TEXT_FORMAT", "Limits", "ScrapeError", "http_session", "scrape", "server_release"]
 
@@ -36,6 +36,8 @@ async def scrape(
         return read_page(page) if len(page) <= SMALL_PAGE else await asyncio.to_thread(read_page, page)
     except UnicodeDecodeError:
         raise ScrapeError("the page is not text", Cause.PAGE) from None
+    except PageTooLarge as problem:
+        raise ScrapeError(str(problem), Cause.SERIES) from None
     except PageError as problem:
         raise ScrapeError(str(problem), Cause.PAGE) from None
 

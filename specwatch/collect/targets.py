@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit, urlunsplit
 
 from specwatch.errors import InputError
@@ -19,6 +19,12 @@ class Target:
 
     name: str
     url: str
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What its source says of it, after relabelling."""
+    job: str = ""
+    """The scrape configuration that it belongs to; empty for one that was named by hand."""
+    found_in: str = "--target"
+    """Where it was found."""
 
     @property
     def server(self) -> str:

@@ -24,7 +24,19 @@ from specwatch.sidecar.history import History
 from specwatch.sidecar.loop_lag import LoopLag
 from specwatch.sidecar.process_families import ProcessFamilies
 from specwatch.sidecar.references import ReferenceEntry, References, Scope
-from specwatch.sidecar.routes import counters, events, health, history, servers, silences, store, thresholds
+from specwatch.sidecar.reload import Reloader
+from specwatch.sidecar.routes import (
+    counters,
+    events,
+    health,
+    history,
+    reload,
+    servers,
+    silences,
+    store,
+    targets,
+    thresholds,
+)
 from specwatch.sidecar.server_board import ServerBoard
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.store.database import Database
@@ -78,11 +90,13 @@ def create_app(
     local_only: bool = True,
     access: Access | None = None,
     database: Database | None = None,
+    reloader: Reloader | None = None,
 ) -> FastAPI:
     """The application; it runs the service while it is up.
 
     ``local_only`` answers to loopback addresses alone; without ``access`` nobody is asked for a token; without
-    ``database`` the past is kept in memory. Whoever opened the database closes it.
+    ``database`` the past is kept in memory. Whoever opened the database closes it. Without ``reloader`` nothing is
+    reloaded.
     """
     database = database or Database()
     references = References(service, database)
@@ -91,11 +105,13 @@ def create_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        hangup = reloader.on_hangup() if reloader else contextlib.nullcontext()
         async with alerts.delivering():
             works = (service.run(), references.keep(), past.keep(), lag.keep())
             tasks = [asyncio.create_task(work) for work in works]
             try:
-                yield
+                with hangup:
+                    yield
             finally:
                 for task in tasks:
                     task.cancel()
@@ -127,7 +143,10 @@ def create_app(
     app.include_router(counters.router(service))
     app.include_router(thresholds.router())
     app.include_router(health.router(service))
-    _add_plain_routes(app, service, alerts, ProcessFamilies(lag, refused, database))
+    app.include_router(targets.router(service))
+    if reloader:
+        app.include_router(reload.router(reloader))
+    _add_plain_routes(app, service, alerts, ProcessFamilies(lag, refused, database, reloader))
     return app
 
 

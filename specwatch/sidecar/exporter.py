@@ -11,7 +11,14 @@ from prometheus_client.registry import Collector
 from specwatch import __version__
 from specwatch.alerting.catalogue import STATES
 from specwatch.alerting.evaluation import State
-from specwatch.sidecar import diagnosis_families, drift_families, launched, losslessness, worth_families
+from specwatch.sidecar import (
+    diagnosis_families,
+    drift_families,
+    launched,
+    losslessness,
+    scrape_families,
+    worth_families,
+)
 from specwatch.sidecar.alerts import AlertBook, AlertsView
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.views import TargetView
@@ -42,7 +49,7 @@ class SignalsCollector(Collector):
         yield from drift_families.families(views, self._service.pools)
         yield from worth_families.families(views, self._service.cells)
         yield from diagnosis_families.families(views)
-        yield from _scrape_families(self._service)
+        yield from scrape_families.families(self._service)
         yield from _alert_families(self._alerts.view())
         if self._service.losslessness:
             yield from losslessness.families(self._service.losslessness)
@@ -100,17 +107,6 @@ def _state_families(views: Iterable[TargetView]) -> Iterator[Metric]:
         cost.add_metric(_labels(view), view.cost.c)
     yield from families.values()
     yield from (cost, k)
-
-
-def _scrape_families(service: Service) -> Iterator[Metric]:
-    scrapes = CounterMetricFamily("specwatch_scrapes", "Scrapes tried.", labels=["target"])
-    failures = CounterMetricFamily("specwatch_scrape_failures", "Scrapes that gave no page.", labels=["target"])
-    seconds = CounterMetricFamily("specwatch_scrape_seconds", "Time spent on scrapes.", labels=["target"])
-    for name, tally in service.tallies.items():
-        scrapes.add_metric([name], tally.scrapes)
-        failures.add_metric([name], tally.failures)
-        seconds.add_metric([name], tally.seconds)
-    yield from (scrapes, failures, seconds)
 
 
 def _alert_families(view: AlertsView) -> Iterator[Metric]:

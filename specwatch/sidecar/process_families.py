@@ -1,4 +1,4 @@
-"""Metrics of the sidecar as a process: CPU, memory, files, the lag of its loop, refused requests, its database."""
+"""Metrics of the sidecar as a process: CPU, memory, files, lag of its loop, refused requests, database, reloads."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from prometheus_client.registry import Collector
 from specwatch.sidecar import store_families
 from specwatch.sidecar.guard import REASONS
 from specwatch.sidecar.loop_lag import LoopLag
+from specwatch.sidecar.reload import Reloader
 from specwatch.sidecar.store.database import Database
 
 
 class ProcessFamilies(Collector):
     """Under the names that every exporter has (``process_…``), and ours."""
 
-    def __init__(self, lag: LoopLag, refused: Counter[str], database: Database) -> None:
+    def __init__(
+        self, lag: LoopLag, refused: Counter[str], database: Database, reloader: Reloader | None = None
+    ) -> None:
         self._lag = lag
         self._refused = refused
         self._database = database
+        self._reloader = reloader
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(ProcessCollector(registry=None))
         self._registry.register(self)
@@ -34,6 +38,8 @@ class ProcessFamilies(Collector):
             refused.add_metric([reason], self._refused[reason])
         yield refused
         yield from store_families.families(self._database.status)
+        if self._reloader:
+            yield from self._reloader.families()
 
     def render(self) -> bytes:
         """All of them in Prometheus' text format."""

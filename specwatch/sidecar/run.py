@@ -6,8 +6,11 @@ import errno
 import json
 import logging
 import os
+import resource
 import signal
 import socket
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -15,15 +18,15 @@ import uvicorn
 
 from specwatch.alerting.notification import Places
 from specwatch.alerting.receivers import receivers
-from specwatch.collect.scraper import Limits
-from specwatch.collect.targets import parse_all
+from specwatch.collect.discovery import Discovery, Wanted
 from specwatch.config import SidecarConfig, is_loopback
 from specwatch.errors import InputError, SpecwatchError
 from specwatch.sidecar import access, losslessness, tls
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
 from specwatch.sidecar.launched import Launched
-from specwatch.sidecar.service import Clock, Service, ServiceSettings
+from specwatch.sidecar.reload import Reloader, service_settings
+from specwatch.sidecar.service import Clock, Service
 from specwatch.sidecar.serving import Server
 from specwatch.sidecar.store.database import Database
 from specwatch.sidecar.watch import WatchSettings
@@ -50,10 +53,13 @@ DRAIN_SECONDS = 15
 """Longest a stop waits for answers under way and messages still to deliver."""
 
 
-def run(config: SidecarConfig, host: str, port: int) -> None:
-    """Serve until SIGINT or SIGTERM; raises InputError or SpecwatchError before anything is served."""
+def run(config: SidecarConfig, host: str, port: int, reread: Callable[[], SidecarConfig]) -> None:
+    """Serve until SIGINT or SIGTERM; raises InputError or SpecwatchError before anything is served.
+
+    ``reread`` gives the configuration as it is whenever it is to be taken up again.
+    """
     allowed, encryption = access.from_config(config, host), tls.from_config(config)
-    targets = parse_all(config.target)
+    discovery = Discovery(Wanted.of(config))
     launched = Launched(config.launch_record) if config.launch_record else None
     calibrated = calibration.read(config.calibration) if config.calibration else None
     settings = watch_settings(config, launched.record() if launched else None, calibrated)
@@ -66,18 +72,21 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
         clock=clock,
     )
     service = Service(
-        targets,
+        discovery.targets(),
         watch=settings,
-        settings=ServiceSettings(interval=config.interval, limits=Limits(seconds=config.timeout)),
+        settings=service_settings(config),
         listener=alerts.judge,
         forgotten=alerts.forget,
         clock=clock,
         launched=launched,
         losslessness=losslessness.from_config(config),
         cells=calibrated.cells if calibrated else (),
+        scale=config.time_scale,
+        discovery=discovery,
     )
+    reloader = Reloader(config, reread, service, discovery)
     local_only = is_loopback(host) and not config.insecure
-    app = create_app(service, alerts, local_only=local_only, access=allowed, database=database)
+    app = create_app(service, alerts, local_only=local_only, access=allowed, database=database, reloader=reloader)
     server = Server(
         uvicorn.Config(
             app,
@@ -91,14 +100,23 @@ def run(config: SidecarConfig, host: str, port: int) -> None:
         app.state.events,
         encryption,
     )
+    _allow_connections()
     with _listen(host, port) as listener:
         _end_by_signals(server)
         url = _url(listener, "https" if encryption else "http")
-        log.info("serving %s: a page, /metrics and /api/v1/signals, of %s", url, _how_many(len(targets)))
+        what = _how_many(len(service.watches), len(config.scrape_configs))
+        log.info("serving %s: a page, /metrics and /api/v1/signals, of %s", url, what)
         try:
             server.run(sockets=[listener])
         finally:
             database.close()
+
+
+def _allow_connections() -> None:
+    """As many open files as the system grants: one connection is kept to every target, and 1024 is a common default."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # a system that grants none beyond the default goes on with that
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _end_by_signals(server: uvicorn.Server) -> None:
@@ -198,5 +216,6 @@ def _url(listener: socket.socket, scheme: str) -> str:
     return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"
 
 
-def _how_many(targets: int) -> str:
-    return "1 server" if targets == 1 else f"{targets} servers"
+def _how_many(targets: int, jobs: int) -> str:
+    servers = "1 server" if targets == 1 else f"{targets} servers"
+    return f"{servers}, and of what {jobs} scrape configurations find" if jobs else servers

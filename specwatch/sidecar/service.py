@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import aiohttp
 
 from specwatch.alerting.evaluation import NO_DATA_SECONDS
+from specwatch.collect.discovery import Discovery
+from specwatch.collect.http import Cause
 from specwatch.collect.scraper import Limits, ScrapeError, http_session, scrape, server_release
 from specwatch.collect.targets import Target
 from specwatch.sidecar.launched import Launched
@@ -60,6 +64,9 @@ GONE_SECONDS = NO_DATA_SECONDS
 """How long what is known of a target outlives its place among the targets. Gone is one more way to say nothing, so its
 alerts end when those of a silent one do; and a server that is started anew loads its model in less."""
 
+RELEASE_SECONDS = 300.0
+"""Time between questions for the release to a server that did not tell it: what stands before vLLM may never do so."""
+
 SWEEP_SECONDS = 10.0
 """Time between looks for targets that are gone for good: nothing waits for it."""
 
@@ -70,6 +77,8 @@ class ScrapeTally:
 
     scrapes: int = 0
     failures: int = 0
+    release_asked: float = -math.inf
+    """When the server was last asked for its release, on the monotonic clock."""
     seconds: float = 0.0
     """Time spent waiting for and reading pages."""
     last_seconds: float = 0.0
@@ -110,12 +119,15 @@ class Service:
         cells: Iterable[CalibratedCell] = (),
         forgotten: Forgotten | None = None,
         scale: float = 1.0,
+        discovery: Discovery | None = None,
     ) -> None:
         self.clock = clock or Clock()
         self.settings = settings or ServiceSettings()
         self.watches: dict[str, TargetWatch] = {}
         """Of the present targets, by name, in the order given."""
         self.tallies: dict[str, ScrapeTally] = {}
+        self.causes: Counter[Cause] = Counter()
+        """Scrapes that gave no page, by why, of all targets that there ever were."""
         self._watch = watch or WatchSettings()
         self._gone: dict[str, _Gone] = {}
         self._gone_seconds = GONE_SECONDS * scale
@@ -130,6 +142,7 @@ class Service:
         self.losslessness = losslessness
         self._listener = listener
         self._forgotten = forgotten
+        self.discovery = discovery
         self.follow(targets)
 
     @property
@@ -182,9 +195,8 @@ class Service:
             try:
                 for watch in self.watches.values():
                     self._begin(session, watch)
-                while True:
-                    await asyncio.sleep(min(SWEEP_SECONDS, self._gone_seconds))
-                    await self.sweep()
+                finding = [self.discovery.run(self.follow)] if self.discovery else []
+                await asyncio.gather(self._keep_sweeping(), *finding)
             finally:
                 self._session = None
                 tasks = list(self._tasks.values())
@@ -192,6 +204,11 @@ class Service:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep_sweeping(self) -> None:
+        while True:
+            await asyncio.sleep(min(SWEEP_SECONDS, self._gone_seconds))
+            await self.sweep()
 
     async def sweep(self) -> None:
         """Forget targets that are gone for good, and tell whoever else remembers them."""
@@ -239,10 +256,12 @@ class Service:
         began = time.monotonic()
         before = watch.error
         try:
-            await self._observe(session, watch)
+            await self._observe(session, watch, tally)
         except ScrapeError as problem:
             watch.failed(str(problem))
+            self.causes[problem.cause] += 1
         except Exception as problem:
+            self.causes[Cause.DEFECT] += 1
             # A page that trips over a defect of ours must not end the watch over this target, nor over any other.
             watch.failed(f"specwatch itself failed at this page ({type(problem).__name__})")
             if watch.error != before:
@@ -255,12 +274,15 @@ class Service:
         _report_change(watch, before)
         await self._tell_listener(watch)
 
-    async def _observe(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
-        snapshot = await scrape(session, watch.target, self.settings.limits)
+    async def _observe(self, session: aiohttp.ClientSession, watch: TargetWatch, tally: ScrapeTally) -> None:
+        credentials = self.discovery.credentials(watch.target) if self.discovery else None
+        snapshot = await scrape(session, watch.target, self.settings.limits, credentials)
         # The page is of this moment, however long the question about the release takes.
         at = self.clock.now()
-        if watch.error is not None or watch.release is None:
-            watch.release = await server_release(session, watch.target)
+        silent = watch.release is None and time.monotonic() - tally.release_asked >= RELEASE_SECONDS
+        if watch.error is not None or silent:
+            tally.release_asked = time.monotonic()
+            watch.release = await server_release(session, watch.target, credentials=credentials)
         watch.distorted = self.losslessness.distorted(watch.target.name) if self.losslessness else None
         step = watch.observe(at, snapshot)
         self.pools.take(watch.target.name, watch.model_name or "", at, step, watch.regime)

@@ -155,6 +155,11 @@ class TargetWatch:
         """What the last readable page said."""
         return self._snapshot
 
+    @property
+    def dialect(self) -> Dialect | None:
+        """How the last page speaks of speculation; None before the first."""
+        return self._dialect(self._snapshot) if self._snapshot else None
+
     def failed(self, reason: str) -> None:
         """Take in that a scrape failed; what is known stays known, and ages out of the windows."""
         self._error = cut(clean(reason), LONGEST_REASON)
@@ -230,7 +235,7 @@ class TargetWatch:
     def judged_values(self, now: float) -> dict[str, Value]:
         """What alerts judge: every signal over the headline window, and the states of the alert catalogue."""
         values = self.headline_values(now)
-        dialect = self._dialect(self._snapshot) if self._snapshot else None
+        dialect = self.dialect
         drift, cost = self.drift.reading(), self.settings.cost
         standing = Standing(self.up, dialect, values, cost, drift, self.speedups(now), self.distorted)
         return {**values, **standing.states()}
@@ -269,7 +274,6 @@ class TargetWatch:
 
         ``findings`` are those of a diagnosis that saw the other replicas as well; without, this server alone is seen.
         """
-        snapshot = self._snapshot
         windows = {window_label(seconds): self._window(seconds, now) for seconds in self.settings.windows}
         headline = window_label(self.settings.headline)
         return TargetView(
@@ -278,7 +282,7 @@ class TargetWatch:
             error=self._error,
             last_scrape=self.last_scrape,
             release=self.release,
-            dialect=self._dialect(snapshot) if snapshot else None,
+            dialect=self.dialect,
             model_name=self.model_name,
             engines=self._ledgers.engines,
             k=self.k,

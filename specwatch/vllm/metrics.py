@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from specwatch.vllm.page_lines import PageError as PageError
+from specwatch.vllm.page_lines import PageTooLarge as PageTooLarge
 from specwatch.vllm.page_lines import Sample, read_lines
 from specwatch.vllm.requests_seen import REQUEST_SERIES, Census, read_requests
 
@@ -198,24 +199,28 @@ def _select(text: str) -> tuple[set[str], list[str], list[str]]:
         if line.startswith(passed):
             continue
         if line.startswith("#"):
-            words = line.split(" ", 3) if line.startswith("# TYPE ") else ()
-            if len(words) == 4:
-                names.add(words[2])
+            names.update(_typed(line))
             continue
         name = line.split("{", 1)[0].split(" ", 1)[0]
+        names.add(name)
         if name in _WANTED:
             lines.append(line)
         elif name in REQUEST_SERIES:
             requests.append(line)
-        elif name:
+        else:
             passed = name + "{"
-        if name:
-            names.add(name)
+    names.discard("")
     if not names:
         raise PageError("the page is empty")
     if len(lines) + len(requests) > MAX_LINES:
-        raise PageError(f"the page holds more than {MAX_LINES} series about speculation, load and requests")
+        raise PageTooLarge(f"the page holds more than {MAX_LINES} series about speculation, load and requests")
     return names, lines, requests
+
+
+def _typed(comment: str) -> tuple[str, ...]:
+    """The family whose type a comment tells."""
+    words = comment.split(" ", 3) if comment.startswith("# TYPE ") else ()
+    return (words[2],) if len(words) == 4 else ()
 
 
 def _dialect(names: set[str], samples: Iterable[Sample]) -> Dialect:
@@ -243,7 +248,7 @@ def _engines(samples: Iterable[Sample], dialect: Dialect, requests: Mapping[str,
         if sample.name.startswith("vllm:"):
             grouped.setdefault(sample.labels.get("engine", "0"), []).append(sample)
     if len(grouped) > MAX_ENGINES:
-        raise PageError(f"the page names {len(grouped)} engines, more than the {MAX_ENGINES} that are read")
+        raise PageTooLarge(f"the page names {len(grouped)} engines, more than the {MAX_ENGINES} that are read")
     return {engine: _engine(group, dialect, requests.get(engine, {})) for engine, group in grouped.items()}
 
 

@@ -15,6 +15,10 @@ class PageError(ValueError):
     """The page cannot be read as metrics; the text says why."""
 
 
+class PageTooLarge(PageError):
+    """The page holds more series than any server has."""
+
+
 class Sample(NamedTuple):
     """One value of a page."""
 
