@@ -173,6 +173,18 @@ class AlertEvaluator:
                 changes.append(_transition(alert, target, watched, *change))
         return changes
 
+    def restore(self, status: AlertStatus) -> None:
+        """Take up what another process knew of an alert: what pends goes on to pend, what fires goes on to fire.
+
+        No time counts as passed without data since then, nor as passed in good health.
+        """
+        watched = self._targets.setdefault(status.target, _Target())
+        watched.model = status.model
+        watched.at = max(watched.at, status.at)
+        for alert in self._alerts:
+            watched.tracks.setdefault(alert.name, _Track())
+        watched.tracks[status.alert.name] = _Track(status.state, status.since, status.value, status.at)
+
     def forget(self, target: str) -> list[Transition]:
         """Stop watching a target: what fires there is resolved, and its state is gone."""
         watched = self._targets.pop(target, None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 
 from specwatch.alerting.catalogue import Severity
@@ -114,6 +115,22 @@ class Notification:
             diagnosis=diagnosis if news.firing else "",
             links=(places or Places()).links(alert.runbook),
         )
+
+    def encoded(self) -> str:
+        """As JSON, to be kept."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decoded(cls, text: str) -> Notification:
+        """What ``encoded`` made the text of."""
+        fields = json.loads(text)
+        made = {
+            "severity": Severity(fields["severity"]),
+            "first": ServerNews(**fields["first"]),
+            "others": tuple(ServerNews(**other) for other in fields["others"]),
+            "links": tuple(Link(**link) for link in fields["links"]),
+        }
+        return cls(**fields | made)
 
     @property
     def firing(self) -> bool:

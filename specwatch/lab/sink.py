@@ -83,6 +83,8 @@ class Sink:
         self.slack: list[Received] = []
         self.pagerduty: list[Received] = []
         self.refused: list[Refused] = []
+        self.outage: int | None = None
+        """Status with which everything is refused while it is set."""
         self._port = port
         self._keep = keep
         self._on_received = on_received
@@ -170,6 +172,8 @@ class Sink:
         return response
 
     def _told_to_fail(self, service: Service) -> web.Response | None:
+        if self.outage is not None:
+            return self._refuse(service, self.outage, "outage", web.Response(status=self.outage, text="outage"))
         for failure in self._failures:
             if failure.service in (None, service):
                 failure.remaining -= 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from specwatch import __version__
 from specwatch.alerting.catalogue import STATES
-from specwatch.alerting.evaluation import State
 from specwatch.sidecar import (
+    alert_families,
     diagnosis_families,
     drift_families,
     launched,
@@ -19,7 +19,7 @@ from specwatch.sidecar import (
     scrape_families,
     worth_families,
 )
-from specwatch.sidecar.alerts import AlertBook, AlertsView
+from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.views import TargetView
 from specwatch.signals.catalogue import Signal, signals
@@ -50,7 +50,7 @@ class SignalsCollector(Collector):
         yield from worth_families.families(views, self._service.cells)
         yield from diagnosis_families.families(views)
         yield from scrape_families.families(self._service)
-        yield from _alert_families(self._alerts.view())
+        yield from alert_families.families(self._alerts.view(), len(self._alerts.silences()))
         if self._service.losslessness:
             yield from losslessness.families(self._service.losslessness)
         if self._service.launched:
@@ -107,23 +107,3 @@ def _state_families(views: Iterable[TargetView]) -> Iterator[Metric]:
         cost.add_metric(_labels(view), view.cost.c)
     yield from families.values()
     yield from (cost, k)
-
-
-def _alert_families(view: AlertsView) -> Iterator[Metric]:
-    state = GaugeMetricFamily(
-        "specwatch_alert_active",
-        "1 for every alert that is pending or firing.",
-        labels=["alertname", "target", "state"],
-    )
-    for alert in view.alerts:
-        if alert.state != State.RESOLVED.value:
-            state.add_metric([alert.name, alert.target, alert.state], 1.0)
-    messages = CounterMetricFamily(
-        "specwatch_notifications", "Messages to a receiver by what became of them.", labels=["receiver", "outcome"]
-    )
-    waiting = GaugeMetricFamily("specwatch_notifications_waiting", "Messages not yet delivered.", labels=["receiver"])
-    for entry in view.deliveries:
-        for outcome, count in (("sent", entry.sent), ("failed", entry.failed), ("dropped", entry.dropped)):
-            messages.add_metric([entry.receiver, outcome], count)
-        waiting.add_metric([entry.receiver], entry.waiting)
-    yield from (state, messages, waiting)

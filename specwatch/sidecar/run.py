@@ -70,6 +70,7 @@ def run(config: SidecarConfig, host: str, port: int, reread: Callable[[], Sideca
         Places(page=config.public_url, runbooks=config.runbooks_url),
         time_scale=config.time_scale,
         clock=clock,
+        database=database,
     )
     service = Service(
         discovery.targets(),

@@ -238,7 +238,7 @@ def test_the_plain_screen_prints_every_message_once_with_its_text():
     printed = plain(draw)
     told = re.findall(r"^  -> (\w+) received: .* on server-(\d+)$", printed, flags=re.MULTILINE)
     assert told == [("Slack", str(number)) for number in range(20)] + [("PagerDuty", "20")]
-    assert "what to do: gpu-3 (llama) accepts 50% of its draft tokens" in printed
+    assert "what to do: server-20 (llama) accepts 50% of its draft tokens" in printed
 
 
 def test_the_plain_screen_prints_a_scene_once_and_figures_every_five_seconds():

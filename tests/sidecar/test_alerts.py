@@ -164,6 +164,11 @@ async def test_deliveries_are_counted_by_receiver_and_outcome(tmp_path):
         slack, pagerduty = book.view().deliveries
         page = render(rehearsal.service, book).decode()
     assert (slack.receiver, slack.sent, slack.failed, slack.dropped, slack.waiting) == ("slack", 1, 1, 0, 0)
+    assert [(dead.title, dead.reason) for dead in slack.dead_letters] == [
+        ("Firing: gpu-3 cannot be scraped", "HTTP 403 told to fail")
+    ]
+    assert 'specwatch_receiver_health{receiver="pagerduty"} 0.0' in page
+    assert 'specwatch_receiver_last_success_timestamp_seconds{receiver="slack"} 1.' in page
     assert (pagerduty.receiver, pagerduty.sent, pagerduty.failed, pagerduty.health) == ("pagerduty", 2, 0, "working")
     assert pagerduty.last_success is not None
     counted = {

@@ -56,7 +56,7 @@ def router(alerts: AlertBook) -> APIRouter:
             raise HTTPException(422, detail=f"ends_at: expected Unix seconds, from now to {days:.0f} days ahead")
         silence = Silence(id=new_id(), **asked.model_dump())
         try:
-            alerts.silence(silence)
+            await alerts.silence(silence)
         except TooManySilences:
             raise HTTPException(409, detail=f"{MOST_SILENCES} silences are in force: end one, or use *") from None
         return silence
@@ -64,7 +64,7 @@ def router(alerts: AlertBook) -> APIRouter:
     @routes.delete("/{id}", status_code=HTTPStatus.NO_CONTENT)
     async def end_silence(id: str) -> Response:
         """End a silence now: what it kept silent and still fires is told."""
-        if not alerts.end_silence(id):
+        if not await alerts.end_silence(id):
             raise HTTPException(404, detail="no silence of that id is in force")
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
