@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -13,7 +14,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def serving(
-    routes: dict[str, Handler], posts: dict[str, Handler] | None = None, largest_body: int = 2**20
+    routes: dict[str, Handler],
+    posts: dict[str, Handler] | None = None,
+    largest_body: int = 2**20,
+    encryption: ssl.SSLContext | None = None,
 ) -> AsyncIterator[str]:
     """An aiohttp server with these GET and POST routes on a free port; gives its URL."""
     app = web.Application(client_max_size=largest_body)
@@ -21,10 +25,10 @@ async def serving(
     app.add_routes([web.post(path, handler) for path, handler in (posts or {}).items()])
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=encryption)
     await site.start()
     try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield f"{'https' if encryption else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
 
