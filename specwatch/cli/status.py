@@ -113,7 +113,7 @@ def _show_remarks(console: Console, rows: Sequence[Server], now: float) -> None:
         console.print()
         console.print(Text(name(row.view.target.name, NAME_CELLS), style=f"bold {COLOURS[row.tone]}"))
         for text in texts:
-            console.print(Padding(text, (0, 0, 0, 2)), soft_wrap=False)
+            console.print(Padding(text, (0, 0, 0, 2), expand=False), soft_wrap=False)
     if len(rows) > MOST_REMARKS:
         console.print(Text(f"\nand {len(rows) - MOST_REMARKS} more: --json tells all", style="dim"))
 
