@@ -255,6 +255,9 @@ def test_every_module_that_a_script_imports_is_served():
     imported = {name for script in scripts.values() for name in re.findall(r'from "\./(.+?)";', script.text)}
     assert imported
     assert imported <= scripts.keys()
+    # What is imported by what was imported would else be asked for one after the other.
+    preloaded = set(re.findall(r'rel="modulepreload" href="page/(.+?)"', client.get("/").text))
+    assert preloaded == imported
 
 
 @pytest.mark.parametrize("name", ["../api.py", "%2e%2e%2fapi.py", "api.py", "__init__.py", "page.js/"])

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Page, expect
 from prometheus_client.parser import text_string_to_metric_families
 
-from specwatch.lab.scenario import FOREIGN, HOME, Phase
+from specwatch.lab.scenario import FOREIGN, HOME, Failure, Phase
 from specwatch.lab.simulator import SimulatedServer
 from tests.support.page import HOPELESS, WHOLE_STEP, page_of
 from tools.rehearsal import rehearsing
@@ -138,3 +138,21 @@ def in_shown_unit(signal: Mapping[str, str], value: float) -> float:
     if signal["name"] == "estimated_speedup":
         return value
     return value * {"ratio": 100.0, "seconds": 1000.0}.get(signal["unit"], 1.0)
+
+
+@pytest.mark.browser
+async def test_targets_tell_how_reading_their_pages_goes():
+    servers = [SimulatedServer("up", running=4), SimulatedServer("down", running=4)]
+    async with rehearsing(servers) as rehearsal:
+        await rehearsal.play(300, WHOLE_STEP)
+        servers[1].failure = Failure.SERVER_ERROR
+        await rehearsal.play(WHOLE_STEP, WHOLE_STEP)
+        async with page_of(f"{rehearsal.url}/#/targets") as (page, seen):
+            rows = page.locator(".targets tbody")
+            await expect(rows).to_have_count(2)
+            await expect(rows.first).to_contain_text("500")
+            await expect(rows.first.locator(".word")).to_have_text("Down")
+            await expect(rows.last).to_contain_text("0.32.0")
+            await rows.last.get_by_role("link").click()
+            await expect(page.get_by_role("heading", name="up")).to_be_focused()
+            assert seen.complaints == []

@@ -120,11 +120,11 @@ function submit(event) {
   }
 }
 
+/** Wait for a change that was asked for, and show what came of it. */
 async function act(change) {
-  render();
   await change;
-  await live.ask();
   render();
+  live.ask();
 }
 
 let shown = location.hash;
@@ -152,9 +152,6 @@ document.addEventListener("click", openClicked);
 document.addEventListener("input", takeControls);
 document.addEventListener("submit", submit);
 
-const live = new Live(async () => {
-  await read(parse(location.hash));
-  render();
-});
+const live = new Live(() => read(parse(location.hash), render));
 setInterval(renderConnection, POLL);
 render();

@@ -30,20 +30,26 @@ export const state = {
   failures: 0,
 };
 
-/** Ask everything that a view needs. Never fails: what went wrong is in the state. */
-export async function read(address) {
+/**
+ * Ask everything that a view needs, and say so with `tell` when the servers are known and when all is. Never fails: what
+ * went wrong is in the state.
+ */
+export async function read(address, tell) {
   try {
     const [servers, alerts] = await Promise.all([ask("api/v1/servers"), orNull(ask("api/v1/alerts"))]);
     state.heard = servers === state.servers ? state.heard : performance.now();
+    const isFirst = state.servers === null;
     Object.assign(state, { servers, alerts });
-    state.catalogue ??= await ask("api/v1/catalogue");
-    state.thresholds ??= await orNull(ask("api/v1/thresholds"));
+    if (isFirst) {
+      tell();
+    }
     await VIEWS[address.view]?.(address);
     Object.assign(state, { failure: null, failures: 0 });
   } catch (problem) {
     state.failure = reasonOf(problem);
     state.failures += 1;
   }
+  tell();
 }
 
 const VIEWS = {
@@ -60,11 +66,14 @@ async function readOpen({ name, params }) {
   const query = `target=${encodeURIComponent(name)}`;
   const before = state.open?.name === name ? state.open : {};
   try {
-    const [signals, counters, history] = await Promise.all([
+    const [signals, counters, history, catalogue, thresholds] = await Promise.all([
       ask(`api/v1/signals?${query}`),
       ask(`api/v1/counters?${query}`),
       readHistory(query, params.range, before),
+      state.catalogue ?? ask("api/v1/catalogue"),
+      state.thresholds ?? orNull(ask("api/v1/thresholds")),
     ]);
+    Object.assign(state, { catalogue, thresholds });
     state.open = { name, target: signals.targets[0], counters, ...history };
   } catch (problem) {
     if (problem instanceof Refused && problem.status === 404) {

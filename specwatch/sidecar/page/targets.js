@@ -18,24 +18,29 @@ function stateOf({ up }) {
   return up === null ? "waiting" : up ? "up" : "down";
 }
 
-/** Every target, those that cannot be read first; `targets` is null where they could not be asked for. */
-export function targetsView(targets, now) {
-  if (targets === null) {
-    return [heading("Targets"), h("p", { class: "quiet" }, "Not read yet.")];
+/** Every target, those that cannot be read first, and where they come from; `told` is null where that is not known. */
+export function targetsView(told, now) {
+  if (told === null) {
+    return [heading("Targets"), h("p", { class: "quiet" }, "Asking the sidecar.")];
   }
+  const { targets, sources } = told;
   const down = targets.filter((target) => stateOf(target) === "down");
   const others = targets.filter((target) => stateOf(target) !== "down");
-  const said = [`${targets.length} watched`, down.length > 0 && `${down.length} down`].filter(Boolean).join(", ");
+  const counts = [`${targets.length} watched`, down.length > 0 && `${down.length} down`].filter(Boolean).join(", ");
   return [
-    heading(["Targets ", h("small", {}, said)]),
+    heading(["Targets ", h("small", {}, counts)]),
     targets.length
-      ? scroller(table([...down, ...others], now))
+      ? h("section", {}, scroller(table([...down, ...others], now)))
       : h("p", { class: "quiet" }, "None is watched."),
+    sources.length > 0 && sourcesSection(told, now),
   ];
 }
 
+function head(text, note, place) {
+  return h("th", { scope: "col", class: place }, text, note && h("small", {}, note));
+}
+
 function table(targets, now) {
-  const head = (text, note, place) => h("th", { scope: "col", class: place }, text, note && h("small", {}, note));
   return h(
     "table",
     { class: "plain targets", "aria-labelledby": "view-title" },
@@ -48,10 +53,11 @@ function table(targets, now) {
         head("Server"),
         head("State"),
         head("vLLM"),
-        head("Last scrape", "ago", "figure"),
-        head("Took", "the last one", "figure"),
+        head("Last page", "ago", "figure"),
+        head("Took", "last scrape", "figure"),
         head("Lag", "behind its turn", "figure"),
-        head("Found by"),
+        head("Missed", "turns, all in all", "figure"),
+        head("Found in"),
       ),
     ),
     targets.map((target) => body(target, now)),
@@ -62,12 +68,15 @@ function body(target, now) {
   const said = {
     ...target,
     ago: format.isNumber(target.last_scrape) ? format.duration(now - target.last_scrape) : format.NONE,
+    took: stateOf(target) === "waiting" ? format.NONE : format.milliseconds(target.seconds),
+    behind: stateOf(target) === "waiting" ? format.NONE : format.milliseconds(target.lag),
   };
   return lazy("tbody", target.name, JSON.stringify(said), () => row(said));
 }
 
 function row(target) {
   const { word, tone, shape: drawn } = STATES[stateOf(target)];
+  const labels = Object.entries(target.labels).map(([name, value]) => `${name}="${value}"`);
   return h(
     "tbody",
     {},
@@ -79,14 +88,66 @@ function row(target) {
         { scope: "row", class: "name" },
         h("a", { href: serverLink(target.name) }, format.outsider(target.name)),
         h("small", { class: "break" }, target.url),
+        labels.length > 0 && h("small", { class: "break" }, format.outsider(format.shortened(labels.join(", "), 200))),
         target.error && h("small", { class: "bad break" }, target.error),
       ),
       h("td", {}, h("span", { class: `word ${tone}` }, shape(drawn), word)),
-      h("td", {}, target.release ?? format.NONE, target.dialect && h("small", {}, DIALECTS[target.dialect] ?? target.dialect)),
+      h(
+        "td",
+        {},
+        target.release ?? format.NONE,
+        target.dialect && h("small", { class: "break" }, DIALECTS[target.dialect] ?? target.dialect),
+      ),
       h("td", { class: "figure" }, target.ago),
-      h("td", { class: "figure" }, format.milliseconds(target.seconds)),
-      h("td", { class: "figure" }, format.milliseconds(target.lag)),
-      h("td", { class: "break" }, target.source ?? format.NONE),
+      h("td", { class: "figure" }, target.took),
+      h("td", { class: "figure" }, target.behind),
+      h("td", { class: "figure" }, format.whole(target.missed)),
+      h(
+        "td",
+        { class: "break" },
+        target.found_in || "given by hand",
+        target.job && h("small", { class: "break" }, format.outsider(target.job)),
+      ),
     ),
+  );
+}
+
+/** Where targets are looked for, and what was found and is not watched. */
+function sourcesSection({ sources, dropped, invalid }, now) {
+  const left = Object.entries(dropped)
+    .filter(([, count]) => count > 0)
+    .map(([why, count]) => `${count} ${why.replaceAll("_", " ")}`);
+  return h(
+    "section",
+    { "aria-labelledby": "sources-title" },
+    h("h3", { id: "sources-title" }, "Where they are found"),
+    scroller(
+      h(
+        "table",
+        { class: "plain", "aria-labelledby": "sources-title" },
+        h(
+          "thead",
+          {},
+          h("tr", {}, head("Job"), head("Kind"), head("Found", "addresses", "figure"), head("Last told", "ago", "figure"), head("Problem")),
+        ),
+        h(
+          "tbody",
+          {},
+          sources.map(({ job, kind, found, error, last_success: told }, index) =>
+            h(
+              "tr",
+              { "data-key": `${index} ${job}` },
+              h("th", { scope: "row", class: "break" }, format.outsider(job)),
+              h("td", {}, kind),
+              h("td", { class: "figure" }, format.whole(found)),
+              h("td", { class: "figure" }, format.isNumber(told) ? format.duration(now - told) : format.NONE),
+              h("td", { class: error ? "bad break" : "quiet" }, error ?? "none"),
+            ),
+          ),
+        ),
+      ),
+    ),
+    (left.length > 0 || invalid) &&
+      h("p", { class: "quiet" }, "Not watched: ", left.join(", ") || "none", invalid && [". ", h("span", { class: "break" }, invalid)]),
   );
 }
