@@ -98,6 +98,9 @@ def command(config: Path | None, **flags: Any) -> None:
 
     Every option may also be an environment variable, SPECWATCH_SIDECAR_ and its name: SPECWATCH_SIDECAR_DRAFT_COST,
     or SPECWATCH_SIDECAR_TARGET with spaces between the targets. Options win over variables, both over the file.
+
+    Targets may also be found, in files, by a URL or in DNS: give the file Prometheus' own scrape_configs. SIGHUP has
+    the file read again.
     """
 
     def read() -> SidecarConfig:
