@@ -57,7 +57,7 @@ class Ours:
     """specwatch's detector as the sidecar uses it."""
 
     def __init__(self) -> None:
-        self._detector, self._at, self._alarmed = DriftDetector(), 0.0, False
+        self._detector, self._at, self._seen, self._alarmed = DriftDetector(), 0.0, 0.0, False
 
     def update(self, drafts: float, draft_tokens: float, accepted: float) -> bool:
         """Take in an interval."""
@@ -66,7 +66,8 @@ class Ours:
         regime = draft_tokens / drafts if drafts else None
         # Without drafts there is no telling K, and nothing to judge.
         if regime is not None:
-            reading = self._detector.update(self._at, INTERVAL, drafts, draft_tokens, accepted, regime)
+            seconds, self._seen = self._at - self._seen, self._at
+            reading = self._detector.update(self._at, seconds, drafts, draft_tokens, accepted, regime)
             self._alarmed = reading.alarmed
         return self._alarmed and not before
 

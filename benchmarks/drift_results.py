@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.drift_contenders import BY_NAME, Contender, Entry
-from benchmarks.drift_scenarios import Step
+from benchmarks.drift_scenarios import Step, Traffic
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,9 @@ class Size:
     """How much is simulated."""
 
     months: int = 40
-    """Healthy ones that specwatch is judged by."""
+    """Healthy ones with day and night that specwatch is judged by."""
     others: int = 4
-    """Of them, those that the others are judged by, and as many more they are tuned on."""
+    """Of them, and of those of steady load, those that the others are judged by; as many more they are tuned on."""
     days: int = 30
     """Of a month."""
     steps: int | None = None
@@ -81,16 +81,18 @@ class Row:
     step: Step
     bound: float | None
     """Lorden's, in intervals; None where acceptance changes slowly."""
+    learned: float | None
+    """The same for a reference that was learned as long as this one; None where the load changes."""
     delays: Mapping[str, Delays]
 
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that is printed and drawn. Of two, the settings tuned on steady load are under True."""
+    """Everything that is printed and drawn."""
 
     size: Size
-    settings: Mapping[bool, Mapping[str, Setting]]
-    false_alarms: Mapping[bool, Mapping[str, Sequence[int]]]
+    settings: Mapping[Traffic, Mapping[str, Setting]]
+    false_alarms: Mapping[Traffic, Mapping[str, Sequence[int]]]
     """By month."""
     rows: Sequence[Row]
     eighth: Sequence[tuple[int | None, int, int | None]]

@@ -21,52 +21,75 @@ RECORDED = Path(__file__).parent / "traces" / "lab-json-to-es.json"
 
 
 @dataclass(frozen=True)
-class Step:
-    """Acceptance falls by ``points`` of the rate within ``over`` intervals, after ``learned`` of them."""
+class Traffic:
+    """What a healthy server is asked for; detectors are tuned on it, and judged where it changes."""
 
-    points: float
     requests: float = 6.0
     """Per interval, or at the busiest hour where ``diurnal``."""
-    over: int = 0
-    learned: int = HOUR
-    diurnal: bool = False
-    trials: int = 60
-    longest: int = 1200
-    """Intervals after which nobody waits any longer."""
     kind: Kind = USUAL
+    diurnal: bool = False
 
     @property
     def name(self) -> str:
         """As in the table."""
-        learned = "" if self.learned == HOUR or self.diurnal else f", {self.learned / HOUR:g} h learned"
-        how = f" over {self.over / HOUR:g} h" if self.over else ""
         load = f"{self.requests:g} requests" + (", diurnal" if self.diurnal else "")
-        length = ", long answers" if self.kind.output_tokens > USUAL.output_tokens else ""
-        return f"{self.points * 100:g} points{how}, {load}{length}{learned}"
-
-    @property
-    def usual(self) -> bool:
-        """Whether it is a step at the load that detectors were tuned for."""
-        return self.requests == 6.0 and not self.over and not self.diurnal and self.kind == USUAL
-
-    def after(self) -> Kind:
-        """The traffic that it becomes."""
-        return _fallen(self.kind, self.points)
+        return load + (", long answers" if self.kind.output_tokens > USUAL.output_tokens else "")
 
 
 LONG = replace(USUAL, output_tokens=1500.0, max_tokens=4000)
 """Answers of 1500 tokens take 12 s, so that most span intervals, and neighbours are alike."""
 
+TWO, SIX, TWENTY, LONG_TWO = Traffic(2.0), Traffic(), Traffic(20.0), Traffic(2.0, LONG)
+DIURNAL = Traffic(8.0, diurnal=True)
+
+LATEST = 60
+"""Intervals within which a change begins once the reference has learned."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Acceptance falls by ``points`` of the rate within ``over`` intervals, after ``learned`` of them."""
+
+    points: float
+    traffic: Traffic = SIX
+    over: int = 0
+    learned: int = HOUR
+    trials: int = 60
+    longest: int = 1200
+    """Intervals after which nobody waits any longer."""
+
+    @property
+    def name(self) -> str:
+        """As in the table."""
+        learned = "" if self.learned == HOUR or self.traffic.diurnal else f", {self.learned / HOUR:g} h learned"
+        how = f" over {self.over / HOUR:g} h" if self.over else ""
+        return f"{self.points * 100:g} points{how}, {self.traffic.name}{learned}"
+
+    @property
+    def usual(self) -> bool:
+        """Whether it is a sudden step at the usual load."""
+        return self.traffic == SIX and not self.over
+
+    @property
+    def known(self) -> float:
+        """Intervals that the reference was learned from, in the mean over the trials."""
+        return self.learned + LATEST / 2
+
+    def after(self) -> Kind:
+        """The traffic that it becomes."""
+        return _fallen(self.traffic.kind, self.points)
+
+
 STEPS = (
     *(Step(points, trials=120) for points in (0.03, 0.05, 0.10, 0.20)),
-    *(Step(points, requests=2.0, longest=2400) for points in (0.05, 0.10, 0.20)),
-    Step(0.05, requests=2.0, learned=DAY, trials=30, longest=2400),
-    *(Step(points, requests=20.0) for points in (0.03, 0.05, 0.10, 0.20)),
-    Step(0.10, requests=8.0, learned=DAY, diurnal=True, trials=40, longest=4000),
-    Step(0.10, kind=LONG, requests=2.0, trials=60),
+    *(Step(points, TWO, trials=120, longest=2400) for points in (0.05, 0.10, 0.20)),
+    Step(0.05, TWO, learned=DAY, trials=60, longest=2400),
+    *(Step(points, TWENTY) for points in (0.03, 0.05, 0.10, 0.20)),
+    Step(0.10, DIURNAL, learned=DAY, trials=200, longest=4000),
+    Step(0.10, LONG_TWO, trials=60),
     Step(0.10, over=HOUR, trials=60),
     Step(0.10, over=6 * HOUR, trials=40, longest=2400),
-    Step(0.10, over=5 * 24 * HOUR, trials=6, longest=5 * DAY),
+    Step(0.10, over=5 * 24 * HOUR, trials=12, longest=5 * DAY),
 )
 
 
@@ -84,31 +107,33 @@ def load_of_day(busiest: float, intervals: int, begin: int = 0) -> Numbers:
 
 def trial(step: Step, seed: int) -> tuple[Counts, int]:
     """One server's counts, and the interval at which the change begins."""
-    source = np.random.default_rng([2, seed])
-    change = step.learned + int(source.integers(0, DAY if step.diurnal else 60))
+    source, traffic = np.random.default_rng([2, seed]), step.traffic
+    change = step.learned + int(source.integers(0, DAY if traffic.diurnal else LATEST))
     total = change + step.longest
-    load = load_of_day(step.requests, total) if step.diurnal else np.full(total, step.requests)
+    load = load_of_day(traffic.requests, total) if traffic.diurnal else np.full(total, traffic.requests)
     share = np.clip((np.arange(total) - change + 1) / max(step.over, 1), 0.0, 1.0)
-    alpha = step.kind.alpha + share * (step.after().alpha - step.kind.alpha)
-    return counts(source, step.kind, load, alpha), change
+    alpha = traffic.kind.alpha + share * (step.after().alpha - traffic.kind.alpha)
+    return counts(source, traffic.kind, load, alpha), change
 
 
 @lru_cache(maxsize=4)
-def healthy(seed: int, days: int = 30, steady: bool = False) -> Counts:
-    """A month of a healthy server: diurnal load, quiet nights, a redeployment with K = 3 and back, four restarts.
+def healthy(seed: int, days: int = 30, traffic: Traffic = DIURNAL) -> Counts:
+    """A month of a healthy server.
 
-    ``steady`` has none of that, but the load of the usual steps.
+    Where it is diurnal: 4 to 20 requests an interval at noon, quiet nights, a redeployment with K = 3 and back, four
+    restarts.
     """
     source = np.random.default_rng([1, seed])
-    if steady:
-        parts = [counts(source, USUAL, np.full(DAY, 6.0), np.full(DAY, USUAL.alpha)) for _ in range(days)]
+    if not traffic.diurnal:
+        kind, load = traffic.kind, np.full(DAY, traffic.requests)
+        parts = [counts(source, kind, load, np.full(DAY, kind.alpha)) for _ in range(days)]
         return sum(parts[1:], parts[0])
     load = load_of_day(float(source.uniform(4, 20)), days * DAY)
     for begin in source.integers(0, days * DAY, 4):
         load[begin : begin + 12] = 0.0  # three minutes without answers
     part = days * DAY // 3
     months = [
-        counts(source, replace(USUAL, k=k), load[i * part : (i + 1) * part], np.full(part, USUAL.alpha))
+        counts(source, replace(traffic.kind, k=k), load[i * part : (i + 1) * part], np.full(part, traffic.kind.alpha))
         for i, k in enumerate((5, 3, 5))
     ]
     return months[0] + months[1] + months[2]

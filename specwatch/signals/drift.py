@@ -222,7 +222,8 @@ class DriftDetector:
         return not self._has_learned or self._draft_tokens >= settings.block_trials * self._dispersion
 
     def _close_block(self, at: float) -> None:
-        block, began = Block(self._draft_tokens, self._accepted), at - self._seconds
+        moments = max(1.0, self._seconds / self._settings.block_seconds)
+        block, began = Block(self._draft_tokens, self._accepted, moments), at - self._seconds
         self._clear_block()
         if not self._has_learned:
             self._reference.learn(block)

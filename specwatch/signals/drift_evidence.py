@@ -2,9 +2,10 @@
 
 Sizes are not known beforehand, so a few are tried at once. For each of them every block adds its log-likelihood ratio,
 changed against unchanged: that of binomial counts, divided by the dispersion φ (quasi-likelihood). Two sums of it are
-kept. Shiryaev and Roberts's R ← (1 + R)·e^λ weighs all moments at which the change may have begun; without a change
-its mean grows by 1 a block, so the mean over the sizes reaches T after T blocks at the earliest on average (Pollak
-1985), whatever the sizes. Page's S ← max(0, S) + λ tells the likeliest moment.
+kept. Shiryaev and Roberts's R ← (m + R)·e^λ weighs all moments at which the change may have begun, m of them in a block
+that took m times the shortest: on a quiet night one block is minutes. Without a change its mean grows by 1 a moment, so
+the mean over the sizes reaches T after T moments at the earliest on average (Pollak 1985), whatever the sizes. Page's
+S ← max(0, S) + λ tells the likeliest moment.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ SIZES = (0.03, 0.05, 0.10, 0.20)
 """Changes of acceptance that are looked for. Each is nearly as good for anything from 0.7 to 1.5 times itself; what
 lasts at less than half of the smallest is never called a change."""
 
-EVIDENCE = math.log(172_800) + 3.4
-"""Logarithm of R that is an alarm: one false alarm in the 172,800 blocks of 30 days, and a margin. Counts of few
+EVIDENCE = math.log(172_800) + 3.9
+"""Logarithm of R that is an alarm: one false alarm in the 172,800 moments of 30 days, and a margin. Counts of few
 requests stray further than the quasi-likelihood allows; benchmarks/drift.py shows what the margin leaves."""
 
 CEILING = 1.5
@@ -29,6 +30,9 @@ CEILING = 1.5
 
 LIMIT = 50.0
 """Most that a block adds to a sum: e⁵⁰ is far beyond the ceiling, and a float holds it."""
+
+MOST_MOMENTS = 240.0
+"""Counted of a block: an hour. Those of a day without traffic would look like a change under way by their number."""
 
 _MOST = math.exp(CEILING * EVIDENCE)
 
@@ -83,7 +87,8 @@ class _Size:
             return
         ratio = block.accepted * self.accepted_token + (block.draft_tokens - block.accepted) * self.rejected_token
         ratio = max(-LIMIT, min(LIMIT, self.weight * ratio / dispersion))
-        self.shiryaev_roberts = min((1 + self.shiryaev_roberts) * math.exp(ratio), _MOST)
+        moments = min(block.moments, MOST_MOMENTS)
+        self.shiryaev_roberts = min((moments + self.shiryaev_roberts) * math.exp(ratio), _MOST)
         if self.page <= 0:
             self.page, self.since, self.tokens, self.accepted = 0.0, began, 0.0, 0.0
         self.page += ratio

@@ -28,6 +28,8 @@ class Block:
 
     draft_tokens: float
     accepted: float
+    moments: float = 1.0
+    """How long it took, in the shortest blocks' durations."""
 
 
 class Reference:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import random
 from multiprocessing.dummy import Pool
 
 import numpy as np
 import pytest
+from scipy.special import betaln, digamma
 
 from benchmarks.drift import SMOKE, measure
-from benchmarks.drift_bound import information
+from benchmarks.drift_bound import bound_after_learning, information
 from benchmarks.drift_contenders import Rule
 from benchmarks.drift_report import BEGIN, END, draw, report, write
-from benchmarks.drift_scenarios import USUAL, Step, healthy, recorded, trial
+from benchmarks.drift_scenarios import SIX, USUAL, Step, healthy, recorded, trial
 from benchmarks.drift_traces import DAY, Kind, counts, rate, requests, with_rate
 from specwatch.lab.scenario import Domain
 
@@ -90,6 +92,21 @@ def test_the_recorded_trace_falls_and_comes_back():
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+def test_an_interval_with_one_request_tells_no_more_than_that_requests_own_acceptance_would():
+    small = with_rate(USUAL, rate(USUAL) - 0.05)
+    (a, b), (a_then, b_then) = ((k.alpha * k.concentration, (1 - k.alpha) * k.concentration) for k in (USUAL, small))
+    a_request = betaln(a, b) - betaln(a_then, b_then) + (a_then - a) * (digamma(a_then) - digamma(b_then))
+    assert 0.5 * a_request < information(USUAL, small, 0.1) / 0.1 < a_request
+
+
+def test_a_bound_with_a_learned_reference_grows_without_end_as_less_was_learned():
+    assert bound_after_learning(100.0, learned=1e9) == pytest.approx(100.0)
+    assert bound_after_learning(100.0, learned=200.0) == pytest.approx(200.0)
+    assert bound_after_learning(100.0, learned=100.0) == math.inf
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_everything_runs_from_traffic_to_page_and_figure(tmp_path):
     with Pool(1) as pool:
         results = measure(pool, SMOKE)
@@ -101,5 +118,5 @@ def test_everything_runs_from_traffic_to_page_and_figure(tmp_path):
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
-    assert all(f"| {name} |" in text for name in results.settings[True])
+    assert all(f"| {name} |" in text for name in results.settings[SIX])
     assert figure.stat().st_size > 10_000

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 import math
 import random
@@ -52,6 +53,26 @@ def test_the_reference_is_the_pooled_rate(learned):
     detector, _ = learned
     # alpha = 0.8 at K = 5 gives r = sum of 0.8^i over i = 1..5, divided by 5; request spread lifts it a little.
     assert detector.reading().reference == pytest.approx(0.54, abs=0.05)
+
+
+def test_a_fall_needs_fewer_blocks_where_each_takes_long(learned):
+    def until_alarm(seconds: float) -> int:
+        detector, rng = copy.deepcopy(learned)
+        for i in range(1, 200):
+            drafts, accepted = block_counts(rng, alpha=0.77)
+            if detector.update(600 + i * seconds, seconds, drafts, drafts * K, accepted, regime=K).alarmed:
+                return i
+        return 200
+
+    assert until_alarm(1800.0) < until_alarm(BLOCK) < 200
+
+
+def test_a_weekend_without_traffic_is_no_change_under_way(learned):
+    detector, rng = learned
+    detector.update(200_000.0, 199_000.0, 0, 0, 0, regime=K)
+    drafts, accepted = block_counts(rng, alpha=0.8)
+    reading = detector.update(200_015.0, BLOCK, drafts, drafts * K, accepted, regime=K)
+    assert reading.direction is None
 
 
 def test_steady_traffic_raises_no_alarm_for_a_day(learned):
