@@ -106,6 +106,8 @@ class TargetHistory:
     step: float
     window: float
     """Seconds that the signals of one point cover, where so much is known."""
+    kept_until: float | None
+    """Up to when it outlives this process, unix seconds; None where nothing is kept on a disk."""
     points: list[HistoryPoint]
 
 
@@ -152,7 +154,8 @@ class History:
         if kept is None and not fresh and target not in self._service.watches:
             return None
         points = await asyncio.to_thread(tell_points, [*(kept or ()), *fresh], start, step, window)
-        return TargetHistory(target, start, end, step, window, points)
+        kept_until = kept[-1].at if kept and self._database.status.path else None
+        return TargetHistory(target, start, end, step, window, kept_until, points)
 
     async def _load(self, target: str, start: float, end: float, step: float) -> list[Stretch] | None:
         try:

@@ -76,6 +76,19 @@ def pooled(past: Iterable[Stretch]) -> dict[Counter, float]:
 
 
 @pytest.mark.parametrize("step", [1.0, 15.0, 60.0, 100.0, 600.0, 3600.0])
+@pytest.mark.parametrize("seconds", [60, 613, 4000])
+def test_whenever_it_began_nothing_is_lost_and_nothing_told_twice(connection, step, seconds):
+    past = steps(seconds, start=T0 + 137)
+    for portion in range(0, len(past), 20):
+        save(connection, past[portion : portion + 20])
+        told = stored.load(connection, "a", T0 - 7200, past[-1].at, step)
+        assert told is not None
+        assert pooled(told) == pytest.approx(pooled(past[: portion + 20]))
+    assert told is not None
+    assert told[0].did.seconds <= max(step, 5.0)
+
+
+@pytest.mark.parametrize("step", [1.0, 15.0, 60.0, 100.0, 600.0, 3600.0])
 def test_whatever_the_step_nothing_is_lost_and_nothing_told_twice(connection, step):
     past = steps(2 * 3600)
     save(connection, past)
@@ -99,6 +112,14 @@ def test_what_is_asked_for_by_range_is_that_range(connection):
     assert pooled(told) == pytest.approx(pooled(s for s in past if 600 <= s.at - T0 < 1200))
 
 
+def test_whoever_asks_for_a_century_gets_what_there_is(connection):
+    past = steps(600)
+    save(connection, past)
+    told = stored.load(connection, "a", 0.0, 4e9, 1.0)
+    assert told is not None
+    assert pooled(told) == pytest.approx(pooled(past))
+
+
 def test_where_steps_are_gone_minutes_tell_and_where_these_are_gone_ten_minutes(connection, monkeypatch):
     short = [
         stored.Level(level.table, level.bucket, keep)
@@ -108,14 +129,14 @@ def test_where_steps_are_gone_minutes_tell_and_where_these_are_gone_ten_minutes(
     past = steps(3 * 3600)
     save(connection, past)
     assert [len(connection.execute(stored._sql("SELECT at FROM <table>", level)).fetchall()) for level in short] == [
-        *(121, 59, 11)
+        *(121, 59, 11)  # each as long as it is kept, in whole blocks
     ]
     told = stored.load(connection, "a", T0, past[-1].at, 1.0)
     assert told is not None
     lengths = [stretch.did.seconds for stretch in told]
     assert lengths == sorted(lengths, reverse=True)
     assert set(lengths) == {600.0, 60.0, 5.0}
-    assert pooled(told) == pytest.approx(pooled(s for s in past if s.at > told[0].at - 600))
+    assert pooled(told) == pytest.approx(pooled(s for s in past if s.at - T0 >= 3600))
 
 
 def test_a_counter_that_a_part_lacks_is_left_out_of_the_whole(connection):

@@ -63,9 +63,9 @@ LEVELS = (
 LATEST = 30.0
 """Seconds after which a bucket is closed: a scrape's row is written some seconds after the scrape."""
 
-AT_ONCE = 10
-"""Buckets deleted of a level in one go. Ten minutes' worth of steps are 100 s old at the usual pace of writing, so it
-catches up after a pause, and no delete holds up a write for long."""
+BLOCK = LEVELS[-1].bucket
+"""Seconds that are deleted of a level in one go, sixty times faster than they come: no write waits long for it. Blocks
+are whole buckets of every level, so that what is left of a finer one is all of what a coarser one added up."""
 
 SHARE = 0.05
 """Of a level's span that goes at once where the whole is too large: the oldest twentieth of each."""
@@ -168,12 +168,16 @@ def _parts(connection: sqlite3.Connection, start: float, end: float, step: float
     """
     chosen = max((i for i, level in enumerate(LEVELS) if level.bucket <= step), default=0)
     spans = [_span(connection, level, end) for level in LEVELS]
-    begin = start
+    known = [(span[0], span[1] + level.bucket) for level, span in zip(LEVELS, spans, strict=True) if span]
+    if not known:
+        return
+    # A look at each bucket takes time, and somebody may ask for a century.
+    begin = max(start, min(first for first, _ in known))
+    end = min(end, max(last for _, last in known))
     for i, level in reversed(list(enumerate(LEVELS))):
         until = end + level.bucket
         if i > chosen:
-            finer = [span[0] for span in spans[:i] if span]
-            until = _bucket(min(finer) + level.bucket - 1, level) if finer else until
+            until = min((_bucket(span[0], level) for span in spans[:i] if span), default=until)
         elif i > 0:
             newest = spans[i]
             until = newest[1] + level.bucket if newest else begin
@@ -209,10 +213,10 @@ def _prune(connection: sqlite3.Connection, now: float, most_bytes: int) -> None:
         span = _span(connection, level, now)
         if span is None:
             continue
-        until = min(now - level.keep, span[0] + AT_ONCE * level.bucket)
+        until = min(now - level.keep, span[0] + BLOCK)
         if is_too_large:
-            until = max(until, span[0] + SHARE * (now - span[0]))
-        connection.execute(_sql(_DELETE, level), (until,))
+            until = max(until, span[0] + BLOCK, span[0] + SHARE * (now - span[0]))
+        connection.execute(_sql(_DELETE, level), (_bucket(until, LEVELS[-1]),))
     connection.execute("DELETE FROM history_target WHERE last_at < ?", (now - LEVELS[-1].keep - LEVELS[-1].bucket,))
 
 
