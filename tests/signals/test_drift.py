@@ -55,16 +55,16 @@ def test_the_reference_is_the_pooled_rate(learned):
     assert detector.reading().reference == pytest.approx(0.54, abs=0.05)
 
 
-def test_a_fall_needs_fewer_blocks_where_each_takes_long(learned):
-    def until_alarm(seconds: float) -> int:
+def test_the_same_blocks_speak_louder_for_a_fall_when_they_took_longer(learned):
+    def score_after(seconds: float) -> float:
         detector, rng = copy.deepcopy(learned)
-        for i in range(1, 200):
-            drafts, accepted = block_counts(rng, alpha=0.77)
-            if detector.update(600 + i * seconds, seconds, drafts, drafts * K, accepted, regime=K).alarmed:
-                return i
-        return 200
+        for i in range(1, 4):
+            drafts, accepted = block_counts(rng, alpha=0.78)
+            reading = detector.update(600 + i * seconds, seconds, drafts, drafts * K, accepted, regime=K)
+        assert reading.score is not None
+        return reading.score
 
-    assert until_alarm(1800.0) < until_alarm(BLOCK) < 200
+    assert score_after(BLOCK) < score_after(10 * BLOCK) < 1.0
 
 
 def test_a_weekend_without_traffic_is_no_change_under_way(learned):
