@@ -19,7 +19,7 @@ from specwatch.cli import check_report
 from specwatch.cli.check import EXIT_INTERRUPTED, SLOWEST, duration
 from specwatch.cli.status_source import Asked, FromScrapes, Look, source_options
 from specwatch.cli.status_table import Server, alert_words, remark, servers, table
-from specwatch.cli.status_text import COLOURS, cut, name
+from specwatch.cli.status_text import COLOURS, cut, name, safe
 from specwatch.sidecar.headline import headline
 from specwatch.sidecar.verdict import Tone
 from specwatch.sidecar.watch import WatchSettings
@@ -92,7 +92,8 @@ def _pipe(console: Console, rows: Sequence[Server]) -> None:
 
 
 def _show(console: Console, rows: Sequence[Server], look: Look) -> None:
-    console.print(Text(headline([row.judged for row in rows], look.at), style="bold"), soft_wrap=False)
+    sentence = headline([row.judged for row in rows], look.at)
+    console.print(Text(safe(sentence), style="bold"), soft_wrap=False)
     if look.alerts is None:
         console.print(Text(look.without_alerts, style="dim"), soft_wrap=False)
     if rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -12,6 +12,7 @@ from specwatch.alerting.catalogue import Severity
 from specwatch.cli.sidecar_client import Alert
 from specwatch.cli.status_source import Look
 from specwatch.cli.status_text import (
+    ALL,
     COLOURS,
     GAP,
     NONE,
@@ -25,6 +26,7 @@ from specwatch.cli.status_text import (
     name,
     per_second,
     safe,
+    width_of,
 )
 from specwatch.sidecar.headline import time_of_day
 from specwatch.sidecar.verdict import Judged, Tone, has_problem, ranked, speedup_of
@@ -45,6 +47,9 @@ SHORTEST_SENTENCE = 40
 
 LONG = 120.0
 """Seconds from which on a window's length is told in minutes."""
+
+ALWAYS = 2
+"""Columns that stay however narrow it is: the name and the state."""
 
 PARTLY = 0.75
 """Share of a window from which on it counts as covered."""
@@ -206,48 +211,47 @@ class Table:
     head: Text
     lines: list[Text]
     """One a server."""
-    columns: tuple[Column, ...]
-    """Those that fit."""
 
 
-def table(rows: Sequence[Server], width: int | None) -> Table:
-    """The table in ``width`` cells, with as many columns as fit; all of them for None, as into a pipe."""
-    columns = list(COLUMNS)
-    cells = {column.head: [column.cell(row) for row in rows] for column in columns}
-    while width is not None and len(columns) > 2 and _least(columns, cells) > width:
-        columns.remove(max(columns, key=lambda column: column.keep))
-    taken = _taken(columns, cells)
-    if width is not None and taken > width:
-        room = max(SHORTEST_NAME, _width("SERVER", cells) - (taken - width))
-        cells["SERVER"] = [Text(name(row.view.target.name, room)) for row in rows]
-        taken = _taken(columns, cells)
-    shown = [[Text(column.head, style="dim"), *cells[column.head]] for column in columns]
-    right = [column.right for column in columns]
-    sentence = LONGEST_SENTENCE if width is None else width - taken - len(GAP)
-    if len(columns) == len(COLUMNS) and sentence >= SHORTEST_SENTENCE:
-        shown.append([Text("WHY", style="dim"), *_why(rows, sentence)])
+def table(rows: Sequence[Server], width: int | None, part: slice = ALL) -> Table:
+    """The table in ``width`` cells, with as many columns as fit; all of them for None, as into a pipe.
+
+    ``part`` says which servers' lines are wanted; columns are as wide as all need, so that they stay while one scrolls.
+    """
+    made = [(column, [Text(column.head, style="dim"), *map(column.cell, rows)]) for column in COLUMNS]
+    kept = _fitting({column: width_of(cells) for column, cells in made}, width)
+    columns = [cells for column, cells in made if column in kept]
+    right = [column.right for column in kept]
+    widths = list(kept.values())
+    if width is not None and (room := widths[0] - max(0, _taken(widths) - width)) < widths[0]:
+        columns[0] = [columns[0][0], *(Text(name(row.view.target.name, max(room, SHORTEST_NAME))) for row in rows)]
+        widths[0] = width_of(columns[0])
+    sentence = LONGEST_SENTENCE if width is None else width - _taken(widths) - len(GAP)
+    if len(kept) == len(COLUMNS) and sentence >= SHORTEST_SENTENCE:
+        columns.append([Text("WHY", style="dim"), *(_why(row, sentence) for row in rows)])
         right.append(False)
-    head, *body = aligned(list(zip(*shown, strict=True)), right)
-    for row, line in zip(rows, body, strict=True):
+        widths.append(width_of(columns[-1]))
+    (head,) = aligned([cells[:1] for cells in columns], right, widths)
+    body = aligned([cells[1:][part] for cells in columns], right, widths)
+    for row, line in zip(rows[part], body, strict=True):
         if not row.view.up:  # its figures are those of before
             line.stylize("dim")
-    return Table(head, body, tuple(columns))
+    return Table(head, body)
 
 
-def _why(rows: Sequence[Server], cells: int) -> list[Text]:
-    found = [remark(row.view) for row in rows]
-    return [Text(cut(finding.text, cells) if finding else "") for finding in found]
+def _fitting(widths: Mapping[Column, int], width: int | None) -> dict[Column, int]:
+    """The columns, with their widths, that fit when names are cut short; name and state always stay."""
+    kept = dict(widths)
+    least = _taken(list(kept.values())) - max(0, kept[COLUMNS[0]] - SHORTEST_NAME)
+    while width is not None and least > width and len(kept) > ALWAYS:
+        least -= kept.pop(max(kept, key=lambda column: column.keep)) + len(GAP)
+    return kept
 
 
-def _width(head: str, cells: dict[str, list[Text]]) -> int:
-    return max(len(head), *(cell.cell_len for cell in cells[head]), 0)
+def _taken(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
 
 
-def _taken(columns: Sequence[Column], cells: dict[str, list[Text]]) -> int:
-    return sum(_width(column.head, cells) for column in columns) + len(GAP) * (len(columns) - 1)
-
-
-def _least(columns: Sequence[Column], cells: dict[str, list[Text]]) -> int:
-    """Cells that the columns take with names cut short."""
-    names = _width("SERVER", cells)
-    return _taken(columns, cells) - names + min(names, SHORTEST_NAME)
+def _why(server: Server, cells: int) -> Text:
+    finding = remark(server.view)
+    return Text(cut(finding.text, cells) if finding else "")

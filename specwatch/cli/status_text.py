@@ -18,6 +18,8 @@ from specwatch.signals.speedup import SpeedupKind
 NONE = "–"
 """A value that is not known."""
 
+ALL = slice(None)
+
 GAP = "  "
 """Between columns; single spaces stand within one."""
 
@@ -103,10 +105,15 @@ def by_signal(signal: Signal, value: Value) -> str:
     return _BY_UNIT[signal.unit](value)
 
 
-def aligned(rows: Sequence[Sequence[Text]], right: Sequence[bool]) -> list[Text]:
+def aligned(columns: Sequence[Sequence[Text]], right: Sequence[bool], widths: Sequence[int] = ()) -> list[Text]:
     """Lines of cells under each other, without blanks at their ends; ``right`` says which columns end flush."""
-    widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
-    return [_line(row, right, widths) for row in rows]
+    needed = widths or [width_of(column) for column in columns]
+    return [_line(row, right, needed) for row in zip(*columns, strict=True)]
+
+
+def width_of(column: Sequence[Text]) -> int:
+    """Cells that a column takes."""
+    return max(cell.cell_len for cell in column)
 
 
 def _line(row: Sequence[Text], right: Sequence[bool], widths: Sequence[int]) -> Text:

@@ -125,15 +125,14 @@ class Screen:
     def _fleet(self) -> list[Text]:
         rows = self.rows
         head, foot = self._head(rows), self._foot(rows)
-        shown = table(rows, self.width - len(MARK))
         body = max(1, self.height - len(self._top()) - 2 - len(head) - len(foot))
         at = place(rows, self.view)
         first = max(0, min(at - body // 2, len(rows) - body))
-        lines = [Text("  ") + shown.head] if rows else []
-        for position in range(first, min(first + body, len(rows))):
-            lines.append(self._marked(shown.lines[position], position == at))
+        shown = table(rows, self.width - len(MARK), slice(first, first + body))
+        lines = [Text(" " * len(MARK)) + shown.head] if rows else []
+        lines += [self._marked(line, first + offset == at) for offset, line in enumerate(shown.lines)]
         blank = [Text()] * max(0, body + bool(rows) - len(lines))
-        return [*head, *lines, *blank, self._count(len(rows), first, body), *foot]
+        return [*head, *lines, self._count(len(rows), first, body), *blank, *foot]
 
     def _count(self, servers: int, first: int, body: int) -> Text:
         """Which lines are seen, and in which order."""
@@ -144,14 +143,15 @@ class Screen:
 
     def _marked(self, line: Text, is_chosen: bool) -> Text:
         if not is_chosen:
-            return Text("  ") + line
+            return Text(" " * len(MARK)) + line
         marked = Text(MARK) + line
         marked.pad_right(max(0, self.width - marked.cell_len))
         marked.stylize("reverse")
         return marked
 
     def _head(self, rows: Sequence[Server]) -> list[Text]:
-        told = Text(headline([row.judged for row in self.heard.servers], self.heard.look.at), style="bold")
+        sentence = headline([row.judged for row in self.heard.servers], self.heard.look.at)
+        told = Text(safe(sentence), style="bold")
         lines = _wrapped(told, self.width, HEADLINE_LINES if self.height >= ROOMY else 1)
         lines += [self._alerts(rows)] if rows else []
         return [*lines, Text()] if self.height >= ROOMY else lines

@@ -163,10 +163,11 @@ def _figures(view: TargetView, width: int) -> Iterator[Text]:
     rows = [row for signal in signals() for row in _rows(signal, told)]
     if rows:
         heads = [Text(head, style="dim") for head in ("over", *(window_words(view, label) for label in labels))]
-        figures = aligned([row[1:] for row in (heads, *rows)], [True for _ in labels])
+        columns = list(zip(heads, *rows, strict=True))
+        figures = aligned(columns[1:], [True for _ in labels])
         room = max(SHORTEST_TITLE, width - max(line.cell_len for line in figures) - len(GAP))
-        titles = [Text(cut(row[0].plain, room), style=row[0].style) for row in (heads, *rows)]
-        for line in aligned(list(zip(titles, figures, strict=True)), [False, True]):
+        titles = [Text(cut(title.plain, room), style=title.style) for title in columns[0]]
+        for line in aligned([titles, figures], [False, True]):
             line.truncate(width, overflow="ellipsis")
             yield line
     for name_of, average in view.since_start.items():
