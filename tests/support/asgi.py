@@ -58,7 +58,7 @@ async def ask(
         "method": method,
         "scheme": "http",
         "path": path,
-        "raw_path": quote(path).encode(),
+        "raw_path": quote(path, errors="surrogatepass").encode(),
         "query_string": query,
         "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in (("host", host), *headers)],
         "client": ("127.0.0.1", 50000),
