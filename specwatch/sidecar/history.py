@@ -14,6 +14,7 @@ from specwatch.sidecar.service import Service
 from specwatch.sidecar.store import history as stored
 from specwatch.sidecar.store.database import Database, StoreError
 from specwatch.sidecar.views import Stretch
+from specwatch.sidecar.watch import TREND_POINTS, TREND_STEP
 from specwatch.signals.catalogue import signal
 from specwatch.signals.formula import Ratio
 from specwatch.signals.speedup import SpeedupKind
@@ -124,11 +125,20 @@ class History:
 
     async def keep(self) -> None:
         """Collect and write, again and again; returns only by cancellation."""
+        await self.recall()
         while True:
             for _ in range(round(SAVE_SECONDS / COLLECT_SECONDS)):
                 await asyncio.sleep(COLLECT_SECONDS)
                 self._collect()
             await self.save()
+
+    async def recall(self) -> None:
+        """Give the watches the last hour's trend, as an earlier run has left it."""
+        now = self._service.clock.now()
+        for name, watch in list(self._service.watches.items()):
+            told = await self.tell(name, now - TREND_POINTS * TREND_STEP, now, TREND_STEP)
+            points = told.points if told else []
+            watch.trend = {**{int(p.at // TREND_STEP): p.acceptance_rate for p in points}, **watch.trend}
 
     async def save(self) -> None:
         """Write what is new; what the disk does not take now waits for the next time."""
@@ -154,7 +164,7 @@ class History:
         if kept is None and not fresh and target not in self._service.watches:
             return None
         points = await asyncio.to_thread(tell_points, [*(kept or ()), *fresh], start, step, window)
-        kept_until = kept[-1].at if kept and self._database.status.path else None
+        kept_until = kept[-1].at if kept and self._database.outlives else None
         return TargetHistory(target, start, end, step, window, kept_until, points)
 
     async def _load(self, target: str, start: float, end: float, step: float) -> list[Stretch] | None:

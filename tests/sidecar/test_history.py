@@ -299,6 +299,22 @@ async def test_while_the_disk_takes_nothing_the_past_is_told_from_memory_and_wri
     database.close()
 
 
+async def test_trends_go_on_after_a_restart(tmp_path):
+    database = Database(tmp_path / "specwatch.db")
+    before, after = service_at(T0 + 7200, "a"), service_at(T0 + 7230, "a", "new")
+    before.watches["a"].stretches.extend(steps(3600, start=T0 + 3600))
+    await History(before, database).save()
+    after.watches["a"].trend[int((T0 + 7200) // 60)] = 0.5
+    await History(after, database).recall()
+    last = int(T0 // 60) + 120
+    trend = after.watches["a"].trend
+    assert list(trend) == list(range(last - 60, last + 1))
+    assert trend.pop(last) == 0.5
+    assert all(0 < (rate or 0.0) < 1 for rate in trend.values())
+    assert after.watches["new"].trend == {}
+    database.close()
+
+
 async def test_a_past_that_is_read_while_it_is_written_is_told_once(tmp_path):
     service = service_at(T0 + 600, "a")
     database = Database(tmp_path / "specwatch.db")

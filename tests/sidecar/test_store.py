@@ -220,19 +220,45 @@ asyncio.run(main())
 """
 
 
-def test_where_the_system_takes_no_more_bytes_what_was_acknowledged_is_read(tmp_path):
+def run_limited(script: str, path: Path, most_bytes: int) -> str:
+    """What a process prints that may make no file larger than that."""
+
     def limited() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
-    path = tmp_path / "specwatch.db"
     done = subprocess.run(
-        [sys.executable, "-c", FILLED, path], preexec_fn=limited, check=True, capture_output=True, text=True
+        [sys.executable, "-c", script, path], preexec_fn=limited, check=True, capture_output=True, text=True
     )
-    kept, read = map(int, done.stdout.split())
+    return done.stdout
+
+
+def test_where_the_system_takes_no_more_bytes_what_was_acknowledged_is_read(tmp_path):
+    path = tmp_path / "specwatch.db"
+    kept, read = map(int, run_limited(FILLED, path, 500_000).split())
     assert kept == read > 0
     with sqlite3.connect(path) as connection:
         assert len(notes(connection)) == kept
+
+
+STARTED = """
+import asyncio, sys
+from pathlib import Path
+from specwatch.sidecar.store.database import Database
+
+async def main():
+    database = Database(Path(sys.argv[1]))
+    await database.write(lambda c: c.execute("CREATE TABLE note (text)").fetchall())
+    status = database.status
+    print(status.up, status.problem, status.errors, database.outlives, sep=",")
+    database.close()
+
+asyncio.run(main())
+"""
+
+
+def test_where_not_even_an_empty_database_can_be_made_it_goes_on_in_memory(tmp_path):
+    assert run_limited(STARTED, tmp_path / "specwatch.db", 1000) == "False,disk I/O error,1,False\n"
 
 
 async def test_the_event_loop_runs_on_while_the_disk_is_slow(tmp_path):

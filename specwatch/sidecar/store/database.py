@@ -76,6 +76,7 @@ class Database:
         """Open the file, made if absent. InputError, naming the remedy, for a path that cannot be what was meant."""
         self._path = path
         self._lock: IO[bytes] | None = None
+        self._is_in_memory = path is None
         self._status = StoreStatus(str(path) if path else None, path is not None, None, 0, None, 0)
         self.epoch = 0
         """Grows when an empty database takes the place of a damaged one: everything is to be written again."""
@@ -85,6 +86,11 @@ class Database:
         self._connection = self._opened()
         self._measure()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database")
+
+    @property
+    def outlives(self) -> bool:
+        """Whether what it holds outlives the process."""
+        return not self._is_in_memory
 
     @property
     def status(self) -> StoreStatus:
@@ -140,7 +146,7 @@ class Database:
             self.epoch += 1
 
     def _succeeded(self) -> None:
-        if self._path is None or self._status.up or self._connection_is_in_memory():
+        if self._is_in_memory or self._status.up:
             return
         log.info("%s: state is kept again", self._path)
         self._status = replace(self._status, up=True, problem=None)
@@ -162,7 +168,7 @@ class Database:
             if any(words in str(problem) for words in BY_HAND):
                 raise InputError(f"--database {self._path}: {problem}") from None
             self._report(str(problem))
-            return self._renewed(self._path) if _is_damage(problem) else _connect(IN_MEMORY)
+            return self._renewed(self._path) if _is_damage(problem) else self._in_memory()
 
     def _renewed(self, path: Path) -> sqlite3.Connection:
         """An empty database in place of a damaged one, which is kept under another name; in memory if need be."""
@@ -173,10 +179,12 @@ class Database:
             return _connect(path)
         except (OSError, sqlite3.Error, InputError) as problem:
             self._report(str(problem))
-            return _connect(IN_MEMORY)
+            return self._in_memory()
 
-    def _connection_is_in_memory(self) -> bool:
-        return not self._connection.execute("PRAGMA database_list").fetchone()[2]
+    def _in_memory(self) -> sqlite3.Connection:
+        """In place of a file that cannot be used, until the next start."""
+        self._is_in_memory = True
+        return _connect(IN_MEMORY)
 
     def _measure(self) -> None:
         pages, size = (self._connection.execute(f"PRAGMA {what}").fetchone()[0] for what in ("page_count", "page_size"))
