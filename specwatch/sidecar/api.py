@@ -19,6 +19,7 @@ from specwatch.alerting.text import clean
 from specwatch.sidecar import exporter
 from specwatch.sidecar.access import Access
 from specwatch.sidecar.alerts import AlertBook, AlertsView
+from specwatch.sidecar.changes import Changes
 from specwatch.sidecar.guard import Guard
 from specwatch.sidecar.history import History
 from specwatch.sidecar.loop_lag import LoopLag
@@ -100,14 +101,14 @@ def create_app(
     """
     database = database or Database()
     references = References(service, database)
-    past = History(service, database)
+    past, changes = History(service, database), Changes(references, service.clock, database)
     lag = LoopLag()
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         hangup = reloader.on_hangup() if reloader else contextlib.nullcontext()
         async with alerts.delivering():
-            works = (service.run(), references.keep(), past.keep(), lag.keep())
+            works = (service.run(), references.keep(), past.keep(), changes.keep(), lag.keep())
             tasks = [asyncio.create_task(work) for work in works]
             try:
                 with hangup:
@@ -118,6 +119,7 @@ def create_app(
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await references.save()
                 await past.save()
+                await changes.look()
 
     app = FastAPI(
         title="specwatch sidecar",
@@ -136,7 +138,7 @@ def create_app(
     app.include_router(silences.router(alerts))
     board = ServerBoard(service)
     app.include_router(servers.router(service, board))
-    app.include_router(history.router(service, past))
+    app.include_router(history.router(service.clock, past, changes))
     app.include_router(store.router(database))
     app.state.events = events.Events(lambda: board.scrapes, service.clock.now)
     app.include_router(events.router(app.state.events))

@@ -6,14 +6,14 @@ import asyncio
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.store import history as stored
 from specwatch.sidecar.store.database import Database, StoreError
-from specwatch.sidecar.views import Stretch
+from specwatch.sidecar.views import AcceptanceChange, Stretch
 from specwatch.sidecar.watch import TREND_POINTS, TREND_STEP
 from specwatch.signals.catalogue import signal
 from specwatch.signals.formula import Ratio
@@ -110,6 +110,8 @@ class TargetHistory:
     kept_until: float | None
     """Up to when it outlives this process, unix seconds; None where nothing is kept on a disk."""
     points: list[HistoryPoint]
+    changes: list[AcceptanceChange] = field(default_factory=list)
+    """Times in which its acceptance was not at its normal, those that began earlier and last included."""
 
 
 class History:

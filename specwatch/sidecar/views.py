@@ -51,6 +51,31 @@ class Stretch:
 
 
 @dataclass(frozen=True)
+class AcceptanceChange:
+    """A time in which acceptance was not at its normal. Times are Unix seconds."""
+
+    scope: str
+    """``server``, ``model`` or ``fleet``."""
+    name: str
+    """Target or model; empty for the fleet."""
+    found_at: float
+    """When there was enough evidence."""
+    direction: str
+    """``fell`` or ``rose``."""
+    began: float
+    """The likeliest moment."""
+    reference: float | None
+    """The acceptance rate that was normal."""
+    change: float | None
+    """Acceptance rate less the normal: -0.1 is a fall by ten points."""
+    change_low: float | None
+    change_high: float | None
+    """Its 95 % interval."""
+    ended_at: float | None = None
+    """When there was no evidence any more; None while it is under way."""
+
+
+@dataclass(frozen=True)
 class TargetView:
     """Everything there is to say of a target at one moment."""
 

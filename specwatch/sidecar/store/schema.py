@@ -5,14 +5,14 @@ from __future__ import annotations
 import sqlite3
 
 from specwatch.errors import InputError
-from specwatch.sidecar.store import alerts, history, references
+from specwatch.sidecar.store import alerts, changes, history, references
 
 APPLICATION = int.from_bytes(b"spcw", "big")
 """Stands in the file's header (SQLite's application_id), so that nobody else's database is written to."""
 
 Statements = tuple[str, ...]
 
-STEPS: tuple[Statements, ...] = (history.TABLES, references.TABLES, alerts.TABLES)
+STEPS: tuple[Statements, ...] = (history.TABLES, references.TABLES, alerts.TABLES, changes.TABLES)
 """One entry a version of the layout. Only appended to: a database knows how many of them it has seen."""
 
 
