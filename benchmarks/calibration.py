@@ -36,13 +36,13 @@ from specwatch.cli.calibrate_screen import show
 from specwatch.lab import corpus
 from specwatch.lab.models import prepare
 from specwatch.lab.stage import SERVED_NAME
-from specwatch.measure.calibrate_blocks import Block, Cell, Design
-from specwatch.measure.calibrate_html import report
-from specwatch.measure.calibrate_load import asking_session
-from specwatch.measure.calibrate_result import Result, Subject, as_text, concluded, write
-from specwatch.measure.calibrate_runs import Run, measure, warm_up
-from specwatch.measure.calibrate_servers import Identity, identify
-from specwatch.measure.calibrate_stats import Estimate, ratio_of
+from specwatch.measure.calibration.blocks import Block, Cell, Design
+from specwatch.measure.calibration.html import report
+from specwatch.measure.calibration.load import asking_session
+from specwatch.measure.calibration.result import Result, Subject, as_text, concluded, write
+from specwatch.measure.calibration.runs import Run, measure, warm_up
+from specwatch.measure.calibration.servers import Identity, identify
+from specwatch.measure.calibration.stats import Estimate, ratio_of
 from specwatch.measure.prompt_sets import PromptSet
 from specwatch.signals.cost import CostCurve
 from specwatch.signals.speedup import SpeedupKind
@@ -68,11 +68,12 @@ class Size:
     """How much is measured."""
 
     max_concurrency: int = 8
-    repetitions: int = 4
-    requests: int = 4
+    repetitions: int = 6
+    requests: int = 8
+    """A turn. The lab's answers take a fifth of a second: four of them are over before the machine's noise averages."""
     max_tokens: int = 100
     mixes: int = len(MIXES)
-    turns: int = 3
+    turns: int = 8
     """Repetitions of each mix, and of each load under the schedule."""
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from specwatch.measure.calibrate_runs import Run
+from specwatch.measure.calibration.runs import Run
 from specwatch.vllm.metrics import Counter
 
 _TICK = os.sysconf("SC_CLK_TCK")

@@ -21,13 +21,13 @@ from specwatch.cli.calibrate_launch import InTurn, read_plan
 from specwatch.cli.calibrate_screen import Screen, screen, show
 from specwatch.cli.launch_plan import put_together
 from specwatch.errors import InputError, SpecwatchError
-from specwatch.measure.calibrate import Calibrator, Fixed, Servers
-from specwatch.measure.calibrate_blocks import MIN_TOKENS, Design
-from specwatch.measure.calibrate_html import report
-from specwatch.measure.calibrate_load import asking_session
-from specwatch.measure.calibrate_partial import Partial
-from specwatch.measure.calibrate_result import Result, Subject, as_text, concluded, write
-from specwatch.measure.calibrate_servers import Identity, identify
+from specwatch.measure.calibration.blocks import MIN_TOKENS, Design
+from specwatch.measure.calibration.calibrate import Calibrator, Fixed, Servers
+from specwatch.measure.calibration.html import report
+from specwatch.measure.calibration.load import asking_session
+from specwatch.measure.calibration.partial import Partial
+from specwatch.measure.calibration.result import Result, Subject, as_text, concluded, write
+from specwatch.measure.calibration.servers import Identity, identify
 from specwatch.measure.prompt_sets import BUILT_IN, domain
 from specwatch.vllm import installed
 from specwatch.vllm.arguments import read

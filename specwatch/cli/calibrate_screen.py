@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from specwatch.measure.calibrate_blocks import Block, Design
-from specwatch.measure.calibrate_cells import Measured
-from specwatch.measure.calibrate_result import Result
-from specwatch.measure.calibrate_runs import Run
-from specwatch.measure.calibrate_stats import Estimate
-from specwatch.measure.calibrate_words import costs, crossings, recommendation
+from specwatch.measure.calibration.blocks import Block, Design
+from specwatch.measure.calibration.cells import Measured
+from specwatch.measure.calibration.result import Result
+from specwatch.measure.calibration.runs import Run
+from specwatch.measure.calibration.stats import Estimate
+from specwatch.measure.calibration.words import costs, crossings, recommendation
 
 SPEED_WINDOW = 1800.0
 """Seconds over which the time left is judged: one domain may be several times slower than another."""

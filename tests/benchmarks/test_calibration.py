@@ -11,8 +11,8 @@ import pytest
 from benchmarks import calibration
 from benchmarks.calibration import CLOCKS, KS, QUICK, SCHEDULED, WALL, Bench, bench_meets, prompt_sets
 from benchmarks.cpu_clock import cpu_seconds, in_cpu_time
-from specwatch.measure.calibrate_blocks import Block, Cell
-from specwatch.measure.calibrate_load import asking_session
+from specwatch.measure.calibration.blocks import Block, Cell
+from specwatch.measure.calibration.load import asking_session
 from specwatch.signals.cost import CostCurve
 from tests.support.calibrated import Standing, served
 from tests.support.runs import PLAIN_STEP, runs_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from specwatch.measure.calibrate_blocks import Block, Design
-from specwatch.measure.calibrate_runs import Kept, Run
+from specwatch.measure.calibration.blocks import Block, Design
+from specwatch.measure.calibration.runs import Kept, Run
 from specwatch.vllm.metrics import Counter
 
 PLAIN_STEP = 0.010

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from specwatch.measure.calibrate_stats import BIN, Estimate, added, binned, percentile, ratio_of, student
+from specwatch.measure.calibration.stats import BIN, Estimate, added, binned, percentile, ratio_of, student
 
 
 def test_a_ratio_is_the_geometric_mean_of_its_repetitions():

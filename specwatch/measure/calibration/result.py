@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from specwatch import __version__
-from specwatch.measure.calibrate_advice import (
+from specwatch.measure.calibration.advice import (
     Advice,
     Crossover,
     Pooled,
@@ -24,10 +24,10 @@ from specwatch.measure.calibrate_advice import (
     pooled,
     step_costs,
 )
-from specwatch.measure.calibrate_blocks import Block, Design
-from specwatch.measure.calibrate_cells import Measured, measured_cells
-from specwatch.measure.calibrate_runs import Run
-from specwatch.measure.calibrate_stats import Estimate
+from specwatch.measure.calibration.blocks import Block, Design
+from specwatch.measure.calibration.cells import Measured, measured_cells
+from specwatch.measure.calibration.runs import Run
+from specwatch.measure.calibration.stats import Estimate
 from specwatch.signals.cost import CostPoint
 from specwatch.vllm.calibration import FORMAT
 

@@ -8,11 +8,11 @@ from typing import Protocol
 
 import aiohttp
 
-from specwatch.measure.calibrate_blocks import Block, Design
-from specwatch.measure.calibrate_load import asking_session
-from specwatch.measure.calibrate_partial import Partial
-from specwatch.measure.calibrate_runs import Run, measure, warm_up
-from specwatch.measure.calibrate_servers import Identity, identify, refuse_different, refuse_role, sample_of
+from specwatch.measure.calibration.blocks import Block, Design
+from specwatch.measure.calibration.load import asking_session
+from specwatch.measure.calibration.partial import Partial
+from specwatch.measure.calibration.runs import Run, measure, warm_up
+from specwatch.measure.calibration.servers import Identity, identify, refuse_different, refuse_role, sample_of
 
 Progress = Callable[[Block, Run | None], None]
 """Hears of a block when it begins, and again with its run when it has ended."""

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from specwatch.errors import InputError
-from specwatch.measure import calibrate_runs, calibrate_servers, load
-from specwatch.measure.calibrate import Calibrator, Fixed
-from specwatch.measure.calibrate_blocks import Block, Cell, Design
-from specwatch.measure.calibrate_cells import measured_cells
-from specwatch.measure.calibrate_partial import Partial
-from specwatch.measure.calibrate_result import Subject, concluded, document
-from specwatch.measure.calibrate_runs import Run
+from specwatch.measure import load
+from specwatch.measure.calibration import runs as calibration_runs
+from specwatch.measure.calibration import servers as calibration_servers
+from specwatch.measure.calibration.blocks import Block, Cell, Design
+from specwatch.measure.calibration.calibrate import Calibrator, Fixed
+from specwatch.measure.calibration.cells import measured_cells
+from specwatch.measure.calibration.partial import Partial
+from specwatch.measure.calibration.result import Subject, concluded, document
+from specwatch.measure.calibration.runs import Run
 from specwatch.measure.prompt_sets import PromptSet
 from specwatch.vllm.metrics import Counter
 from tests.support.calibrated import Standing, served
@@ -180,15 +182,15 @@ def test_a_file_that_is_no_unfinished_calibration_is_refused_and_kept(tmp_path, 
 )
 async def test_servers_that_cannot_be_compared_are_named(tmp_path, monkeypatch, plain, drafting, problem):
     monkeypatch.setattr(load, "PAUSE_AFTER_ERROR_SECONDS", 0)
-    monkeypatch.setattr(calibrate_runs, "WATCH_SECONDS", 0)
+    monkeypatch.setattr(calibration_runs, "WATCH_SECONDS", 0)
     said = await refusal(tmp_path, plain, drafting)
     assert problem in said
     assert "\n" not in said
 
 
 async def test_a_request_that_was_broken_off_and_is_still_in_the_gauge_is_nobody_elses(tmp_path, monkeypatch):
-    monkeypatch.setattr(calibrate_runs, "WATCH_SECONDS", 0)
-    monkeypatch.setattr(calibrate_servers, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(calibration_runs, "WATCH_SECONDS", 0)
+    monkeypatch.setattr(calibration_servers, "SETTLE_SECONDS", 0)
     runs = await calibrated(tmp_path, Standing(running=1), Standing(k=3))
     assert len(runs) == len(DESIGN.blocks())
 

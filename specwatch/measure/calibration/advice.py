@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from specwatch.measure.calibrate_blocks import Block, Cell, Design
-from specwatch.measure.calibrate_cells import Measured, pairs
-from specwatch.measure.calibrate_runs import Run
-from specwatch.measure.calibrate_stats import Estimate, geometric_mean, ratio_of
+from specwatch.measure.calibration.blocks import Block, Cell, Design
+from specwatch.measure.calibration.cells import Measured, pairs
+from specwatch.measure.calibration.runs import Run
+from specwatch.measure.calibration.stats import Estimate, geometric_mean, ratio_of
 from specwatch.signals.cost import CostCurve, CostPoint
 from specwatch.signals.speedup import DraftCost
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from specwatch.measure.calibrate_stats import Estimate
+from specwatch.measure.calibration.stats import Estimate
 
 WIDTH, HEIGHT = 440, 280
 LEFT, RIGHT, TOP, BOTTOM = 46, 44, 14, 40

@@ -7,13 +7,13 @@ from datetime import datetime, timezone
 from html import escape
 from pathlib import Path
 
-from specwatch.measure.calibrate_cells import Measured
-from specwatch.measure.calibrate_chart import Line, Scale, chart, scale
-from specwatch.measure.calibrate_result import Result
-from specwatch.measure.calibrate_stats import Estimate, geometric_mean
-from specwatch.measure.calibrate_words import costs, crossings, recommendation
+from specwatch.measure.calibration.cells import Measured
+from specwatch.measure.calibration.chart import Line, Scale, chart, scale
+from specwatch.measure.calibration.result import Result
+from specwatch.measure.calibration.stats import Estimate, geometric_mean
+from specwatch.measure.calibration.words import costs, crossings, recommendation
 
-STYLE = Path(__file__).with_name("calibrate.css")
+STYLE = Path(__file__).with_name("report.css")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Nothing is fetched and nothing runs, whatever a domain or model is called."""
 GROUPS = (

@@ -10,10 +10,10 @@ import aiohttp
 from pydantic import TypeAdapter, ValidationError
 
 from specwatch.errors import InputError
-from specwatch.measure.calibrate_blocks import WARM_UP_TOKENS, Block, Design
-from specwatch.measure.calibrate_load import Answers, Asking, ask_all
-from specwatch.measure.calibrate_servers import Counts, Identity, count, printable, settled
-from specwatch.measure.calibrate_stats import binned
+from specwatch.measure.calibration.blocks import WARM_UP_TOKENS, Block, Design
+from specwatch.measure.calibration.load import Answers, Asking, ask_all
+from specwatch.measure.calibration.servers import Counts, Identity, count, printable, settled
+from specwatch.measure.calibration.stats import binned
 from specwatch.vllm.metrics import Counter
 
 MOST_ERRORS = 0.1

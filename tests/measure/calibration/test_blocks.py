@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specwatch.errors import InputError
-from specwatch.measure.calibrate_blocks import Cell, Design
+from specwatch.measure.calibration.blocks import Cell, Design
 from specwatch.measure.prompt_sets import PromptSet
 
 HOME = PromptSet("home", tuple(f"home {number}" for number in range(100)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specwatch.measure.calibrate_result import Result
+from specwatch.measure.calibration.result import Result
 
 
 def crossings(result: Result) -> list[str]:

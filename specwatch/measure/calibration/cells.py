@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from specwatch.measure.calibrate_blocks import MIN_TOKENS, Block, Cell, Design
-from specwatch.measure.calibrate_runs import Run
-from specwatch.measure.calibrate_stats import Estimate, added, geometric_mean, percentile, ratio_of
+from specwatch.measure.calibration.blocks import MIN_TOKENS, Block, Cell, Design
+from specwatch.measure.calibration.runs import Run
+from specwatch.measure.calibration.stats import Estimate, added, geometric_mean, percentile, ratio_of
 from specwatch.vllm.metrics import Counter
 
 SHARES = (0.5, 0.9, 0.99)

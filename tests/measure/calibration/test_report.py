@@ -8,12 +8,12 @@ from itertools import pairwise
 
 import pytest
 
-from specwatch.measure.calibrate_blocks import Block, Design
-from specwatch.measure.calibrate_chart import HEIGHT, NAME_GAP, WIDTH, Line, chart, scale
-from specwatch.measure.calibrate_html import report
-from specwatch.measure.calibrate_result import Result, Subject, concluded
-from specwatch.measure.calibrate_stats import Estimate
-from specwatch.measure.calibrate_words import costs, crossings, recommendation
+from specwatch.measure.calibration.blocks import Block, Design
+from specwatch.measure.calibration.chart import HEIGHT, NAME_GAP, WIDTH, Line, chart, scale
+from specwatch.measure.calibration.html import report
+from specwatch.measure.calibration.result import Result, Subject, concluded
+from specwatch.measure.calibration.stats import Estimate
+from specwatch.measure.calibration.words import costs, crossings, recommendation
 from specwatch.measure.prompt_sets import PromptSet
 from tests.support.runs import PLAIN_STEP, runs_of
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from specwatch.errors import InputError
-from specwatch.measure import calibrate_runs
-from specwatch.measure.calibrate_blocks import Block
-from specwatch.measure.calibrate_runs import Run
+from specwatch.measure.calibration.blocks import Block
+from specwatch.measure.calibration.runs import Run, as_json, from_json
 
 FORMAT = 1
 """Number of this layout; another is refused."""
@@ -37,7 +36,7 @@ class Partial:
 
     def keep(self, run: Run) -> None:
         """Add a run, on disk before anything else is done."""
-        self._append(calibrate_runs.as_json(run))
+        self._append(as_json(run))
         self.runs[run.block] = run
 
     def remove(self) -> None:
@@ -68,7 +67,7 @@ class Partial:
         whole = raw[: raw.rfind(b"\n") + 1]
         try:
             first, *entries = [json.loads(line) for line in whole.splitlines()] or [about]
-            runs = [calibrate_runs.from_json(entry) for entry in entries]
+            found = [from_json(entry) for entry in entries]
         except ValueError:
             raise InputError(f"{self.path}: no unfinished calibration; remove it, or choose another --output") from None
         self._refuse_another(first, about)
@@ -76,7 +75,7 @@ class Partial:
             os.truncate(self.path, len(whole))
         if not whole:
             self._append(about)
-        self.runs = {run.block: run for run in runs}
+        self.runs = {run.block: run for run in found}
 
     def _refuse_another(self, kept: Any, asked: Mapping[str, Any]) -> None:
         kept = kept if isinstance(kept, dict) else {}

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from specwatch.measure.calibrate_advice import (
+from specwatch.measure.calibration.advice import (
     Advice,
     Pooled,
     advice,
@@ -18,10 +18,10 @@ from specwatch.measure.calibrate_advice import (
     pooled,
     step_costs,
 )
-from specwatch.measure.calibrate_blocks import Block, Cell, Design
-from specwatch.measure.calibrate_cells import Texts, measured_cells, parting
-from specwatch.measure.calibrate_runs import Kept
-from specwatch.measure.calibrate_stats import Estimate
+from specwatch.measure.calibration.blocks import Block, Cell, Design
+from specwatch.measure.calibration.cells import Texts, measured_cells, parting
+from specwatch.measure.calibration.runs import Kept
+from specwatch.measure.calibration.stats import Estimate
 from specwatch.measure.prompt_sets import PromptSet
 from specwatch.signals.cost import CostCurve
 from tests.support.runs import PLAIN_STEP, runs_of
