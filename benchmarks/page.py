@@ -48,8 +48,11 @@ PAST_STEPS = 40
 
 UPDATES = 5
 
-UPDATE_SECONDS = 4.0
+UPDATE_SECONDS = 5.0
 """Real time between two changes of everything: a fleet scraped every five seconds changes all its rows in that time."""
+
+SETTLE = 10.0
+"""Seconds after which the sidecar works out a list of any size anew as soon as it is asked for."""
 
 LONGEST = 120.0
 """Seconds that the rows may take: beyond that the machine is the news, not the page."""
@@ -152,6 +155,7 @@ async def measure(browser: Browser, servers: int) -> PageCost:
     fed.feed(PAST_STEPS)
     async with serving(create_app(fed.service, AlertBook())) as url:
         sizes = [await _bytes(f"{url}/api/v1/{name}") for name in ("servers", "signals")]
+        await asyncio.sleep(SETTLE)
         fed.feed(1)
         with _timed() as answered:
             await _bytes(f"{url}/api/v1/servers")

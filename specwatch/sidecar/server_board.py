@@ -30,7 +30,7 @@ MOST_FINDINGS = 2
 """Findings of a line: the first is shown, and whether any is a problem settles the order."""
 
 REST = 10.0
-"""Times as long as a list took to work out until the next is: a tenth of a core at most goes into it."""
+"""Times as long as a list took of the processor until the next is begun: a tenth of a core at most goes into it."""
 
 SOONEST = 0.5
 """Seconds between two lists at least, however few the servers."""
@@ -104,6 +104,27 @@ class ServerLine:
     trend: Trend
 
 
+class _Turns:
+    """Leaves the event loop to others every SLICE servers, and counts the processor time that was not theirs."""
+
+    def __init__(self) -> None:
+        self._servers = 0
+        self._spent = 0.0
+        self._began = time.thread_time()
+
+    async def next(self) -> None:
+        """One server is done."""
+        self._servers += 1
+        if self._servers % SLICE == 0:
+            self._spent = self.spent()
+            await asyncio.sleep(0)
+            self._began = time.thread_time()
+
+    def spent(self) -> float:
+        """Seconds of processor time so far."""
+        return self._spent + time.thread_time() - self._began
+
+
 class ServerBoard:
     """Works out all lines when something was scraped, and not more often than is cheap."""
 
@@ -132,23 +153,25 @@ class ServerBoard:
         """Every target in the order given, as of ``at``."""
         async with self._working:
             if self._scrapes != self.scrapes and time.monotonic() >= self._rests_until:
-                began = time.monotonic()
-                await self._work_out()
-                took = time.monotonic() - began
-                self._rests_until = began + max(SOONEST, REST * took)
+                began, turns = time.monotonic(), _Turns()
+                await self._work_out(turns)
+                self._rests_until = began + max(SOONEST, REST * turns.spent())
         return self._lines
 
-    async def _work_out(self) -> None:
+    async def _work_out(self, turns: _Turns) -> None:
         now, scrapes = self._service.clock.now(), self.scrapes
         watches = list(self._service.watches.values())
         evidences: dict[str, Evidence] = {}
-        for index, watch in enumerate(watches):
+        for watch in watches:
             if evidence := watch.evidence(now):
                 evidences[watch.target.name] = evidence
-            if index % SLICE == SLICE - 1:
-                await asyncio.sleep(0)
+            await turns.next()
         self._findings = diagnose_fleet(evidences)
-        self._lines = [self._line(watch, now) for watch in watches]
+        lines = []
+        for watch in watches:
+            lines.append(self._line(watch, now))
+            await turns.next()
+        self._lines = lines
         self._scrapes, self.at, self.revision = scrapes, now, self.revision + 1
 
     def _line(self, watch: TargetWatch, now: float) -> ServerLine:
