@@ -42,7 +42,7 @@ test-fast: $(VENV)/.project ## Run the tests that need nothing but .venv, in und
 test-pythons: $(VENV)/.project ## Run the core's tests on the other Pythons that are here, from the wheel
 	@$(BIN)/pytest tests/test_pythons.py -v
 
-test-programs: | $(PY) ## Bring Prometheus, Alertmanager and Chromium for the tests
+test-programs: | $(PY) ## Bring Prometheus, Alertmanager, Chromium and tmux for the tests
 	@$(PY) tools/install_test_programs.py
 
 lint: $(VENV)/.project ## Check style and types

@@ -1,4 +1,4 @@
-"""Bring the programs that the tests drive: Prometheus, promtool, Alertmanager, amtool and Chromium.
+"""Bring the programs that the tests drive: Prometheus, promtool, Alertmanager, amtool, Chromium and tmux.
 
     python tools/install_test_programs.py            bring what is missing
     python tools/install_test_programs.py --list     only say where each is found
@@ -8,8 +8,8 @@ Exit code 0: all are there and run; 1: some are missing (what to do is printed).
 Debian's Prometheus and Alertmanager packages start system services when they are installed. The tests want
 the binaries only, so the packages are downloaded with apt and unpacked under .cache/services, which needs no
 root as long as apt has its package lists. Two things need root: Debian's Alertmanager reads its templates
-from /usr/share/prometheus wherever it is itself, so they are copied there; Chromium needs dozens of libraries,
-so it is really installed. Programs on the PATH serve as well as those unpacked here.
+from /usr/share/prometheus wherever it is itself, so they are copied there; Chromium and tmux need libraries, so they
+are really installed. Programs on the PATH serve as well as those unpacked here.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Program:
     """Whether its package works when it is unpacked in a folder of ours; otherwise it must be installed."""
     reads: tuple[Path, ...] = ()
     """Files of its package that it looks for in the system, even when it is unpacked in a folder of ours."""
+    version_flag: str = "--version"
+    """What it is asked, to see whether it runs."""
 
 
 PROMETHEUS = Program("Prometheus", ("prometheus",), ("prometheus",))
@@ -56,14 +58,15 @@ ALERTMANAGER = Program(
 )
 AMTOOL = Program("amtool", ("amtool",), ("prometheus-alertmanager", "amtool"))
 CHROMIUM = Program("Chromium", ("chromium", "chromium-browser", "google-chrome"), ("chromium",), unpacked=False)
-PROGRAMS = (PROMETHEUS, PROMTOOL, ALERTMANAGER, AMTOOL, CHROMIUM)
+TMUX = Program("tmux", ("tmux",), ("tmux",), unpacked=False, version_flag="-V")
+PROGRAMS = (PROMETHEUS, PROMTOOL, ALERTMANAGER, AMTOOL, CHROMIUM, TMUX)
 
 
 def find(program: Program) -> Path | None:
     """The program's path, unpacked here or else on the PATH; None where neither holds one that runs."""
     here = [] if lacking(program) else [SERVICES / "usr" / "bin" / command for command in program.commands]
     elsewhere = [Path(path) for path in map(shutil.which, program.commands) if path]
-    return next((path for path in (*here, *elsewhere) if runs(path)), None)
+    return next((path for path in (*here, *elsewhere) if runs(path, program.version_flag)), None)
 
 
 def lacking(program: Program) -> list[Path]:
@@ -76,10 +79,10 @@ def unpacked_copy(path: Path) -> Path:
     return SERVICES / path.relative_to("/")
 
 
-def runs(path: Path) -> bool:
+def runs(path: Path, version_flag: str = "--version") -> bool:
     """Whether the file starts on this machine: a half unpacked one does not."""
     try:
-        return subprocess.run([path, "--version"], capture_output=True, timeout=60).returncode == 0
+        return subprocess.run([path, version_flag], capture_output=True, timeout=60).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 
@@ -170,7 +173,7 @@ def remedy(missing: Sequence[Program]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the module's docstring lists the exit codes."""
-    parser = argparse.ArgumentParser(description="Bring Prometheus, Alertmanager and Chromium for the tests.")
+    parser = argparse.ArgumentParser(description="Bring Prometheus, Alertmanager, Chromium and tmux for the tests.")
     parser.add_argument("--list", action="store_true", help="only say where each is found")
     options = parser.parse_args(arguments)
     if options.list:

@@ -44,6 +44,11 @@ def chromium() -> Path:
     return _path(programs.CHROMIUM)
 
 
+def tmux() -> Path:
+    """A terminal for the tests of what draws on one."""
+    return _path(programs.TMUX)
+
+
 @lru_cache
 def _path(program: programs.Program) -> Path:
     found = programs.find(program)
