@@ -37,7 +37,9 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 PROMETHEUS: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
-KEYS = {"build", "cap_drop", "command", "deploy", "entrypoint", "environment", "image", "mem_limit", "ports"} | {
+KEYS = {"build", "cap_drop", "command", "deploy", "entrypoint", "environment", "healthcheck", "image"} | {
+    "mem_limit",
+    "ports",
     "read_only",
     "restart",
     "secrets",
@@ -179,12 +181,14 @@ def test_vllms_flags_are_those_of_its_release():
 
 
 def test_the_sidecar_takes_its_flags_and_calls_vllm_as_prometheus_does():
-    name, *flags = SERVICES["sidecar"]["command"]
-    assert name == "sidecar"
+    command, *flags = SERVICES["sidecar"]["command"]
+    assert command == "sidecar"
     given = sidecar.make_context("sidecar", list(flags)).params
     assert [parse(target).name for target in given["target"]] == ["vllm:8000"]
     assert given["listen"].startswith("0.0.0.0:")
-    assert given["insecure"]
+    assert not given["insecure"]
+    assert given["open_metrics"]
+    assert [str(given["admin_token_file"])] == [f"/run/secrets/{name}" for name in SERVICES["sidecar"]["secrets"]]
     assert SERVICES["sidecar"]["image"] == f"specwatch:{__version__}"
     assert (FOLDER / SERVICES["sidecar"]["build"] / "Dockerfile").resolve() == ROOT / "Dockerfile"
 
