@@ -87,6 +87,14 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT; InputError for anything else."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise InputError(f"--listen {address!r}: write it as HOST:PORT, for instance 127.0.0.1:9108")
+    return host.strip("[]"), int(port)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; InputError names the file and the line for anything else."""
     try:
@@ -136,7 +144,7 @@ def load(model: type[Config], file: Path | None, flags: Mapping[str, Any], varia
         places = {key: f"{key} in {file}" for key in in_file}
         places |= {key: f"{variables}{key.upper()}" for key in in_variables}
         places |= {key: key for key in given}
-        lines = [_describe(error, model, places) for error in problem.errors()]
+        lines = [describe(error, model, places) for error in problem.errors()]
         many = "1 entry" if len(lines) == 1 else f"{len(lines)} entries"
         raise InputError("\n  ".join([f"{many} of the configuration cannot be used:", *lines])) from None
 
@@ -156,7 +164,8 @@ def _structured(text: str) -> Any:
         return text
 
 
-def _describe(error: Any, model: type[BaseModel], places: Mapping[str, str]) -> str:
+def describe(error: Any, model: type[BaseModel], places: Mapping[str, str]) -> str:
+    """One of pydantic's errors in a line, behind the key or what ``places`` says of where it stands."""
     path = ".".join(str(part) for part in error["loc"])
     if not path:
         return str(error["msg"])

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from specwatch.config import SidecarConfig, load
-from specwatch.errors import InputError
+from specwatch.config import SidecarConfig, load, split_address
 
 
 @click.command("sidecar", context_settings={"show_default": True})
@@ -113,11 +112,3 @@ def command(config: Path | None, **flags: Any) -> None:
 
     logs.begin(settings.log_format)
     run(settings, host, port, read)
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of HOST:PORT; InputError for anything else."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise InputError(f"--listen {address!r}: write it as HOST:PORT, for instance 127.0.0.1:9108")
-    return host.strip("[]"), int(port)
