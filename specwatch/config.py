@@ -62,8 +62,13 @@ class SidecarConfig(BaseModel):
     num_speculative_tokens: Annotated[int, Field(ge=1, le=64)] | None = None
     draft_cost: Annotated[float, Field(ge=0, le=10)] | None = None
     slack_webhook_file: Path | None = None
+    slack_bot_token_file: Path | None = None
+    slack_channel: str | None = None
+    slack_api_url: str | None = None
     pagerduty_routing_key_file: Path | None = None
     pagerduty_url: str | None = None
+    webhook_url: str | None = None
+    webhook_token_file: Path | None = None
     public_url: str | None = None
     runbooks_url: str | None = None
     time_scale: Annotated[float, Field(gt=0, le=1)] = 1.0

@@ -20,6 +20,7 @@ from typing import Literal
 from playwright.async_api import Browser, ViewportSize
 
 from specwatch.alerting.receivers import Receiver, receivers
+from specwatch.config import SidecarConfig
 from specwatch.lab.scenario import HOME, Domain, Phase
 from specwatch.lab.simulator import SimulatedServer
 from specwatch.lab.sink import Sink
@@ -94,7 +95,13 @@ def receivers_of(sink: Sink, folder: Path) -> tuple[Receiver, ...]:
     for name, secret in secrets.items():
         (folder / name).touch(mode=0o600)
         (folder / name).write_text(secret)
-    return receivers(folder / "slack", folder / "pagerduty", sink.pagerduty_url)
+    return receivers(
+        SidecarConfig(
+            slack_webhook_file=folder / "slack",
+            pagerduty_routing_key_file=folder / "pagerduty",
+            pagerduty_url=sink.pagerduty_url,
+        )
+    )
 
 
 async def take(browser: Browser, picture: Picture, url: str, folder: Path) -> Path:

@@ -85,11 +85,24 @@ class DeadLetter:
         return cls(message.receiver, message.notification.title, message.at, reason)
 
 
-Settled = Callable[[Message, DeadLetter | None], Awaitable[None]]
-"""Told what became of a message: None for one that was taken."""
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a message."""
+
+    dead: DeadLetter | None = None
+    """None: it was taken."""
+    thread: str | None = None
+    """What the receiver is to be given with the incident's next message."""
 
 
-async def _nobody(message: Message, dead: DeadLetter | None) -> None:
+Settled = Callable[[Message, Outcome], Awaitable[None]]
+"""Told what became of a message."""
+
+Threads = dict[tuple[str, str], str]
+"""By receiver and incident, what goes with the incident's next message."""
+
+
+async def _nobody(message: Message, outcome: Outcome) -> None:
     """Keep no account of it."""
 
 
@@ -176,12 +189,23 @@ class Delivery:
                 await self._lines[message.receiver].put(message)
             else:
                 log.error("%s: no such receiver any more, a message is lost", message.receiver)
-                await self._settled(message, DeadLetter.of(message, "no such receiver any more"))
+                await self._settled(message, Outcome(DeadLetter.of(message, "no such receiver any more")))
 
     def bury(self, dead: DeadLetter) -> None:
         """Show a message that was given up before a restart."""
         if dead.receiver in self._lines:
             self._lines[dead.receiver].dead.appendleft(dead)
+
+    def resume(self, threads: Threads) -> None:
+        """Take up what receivers are to be given with the next messages."""
+        for (receiver, incident), thread in threads.items():
+            if receiver in self._lines:
+                self._lines[receiver].threads[incident] = thread
+
+    def threads(self) -> Threads:
+        """What receivers are to be given with the next messages."""
+        lines = self._lines.items()
+        return {(name, incident): thread for name, line in lines for incident, thread in line.threads.items()}
 
     def waiting(self) -> list[Message]:
         """What is not settled, in order."""
@@ -215,6 +239,8 @@ class _Line:
         self.waiting: deque[Message] = deque()
         """The first is being sent."""
         self.dead: deque[DeadLetter] = deque(maxlen=DEAD_LETTERS)
+        self.threads: dict[str, str] = {}
+        """By incident."""
         self._news = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -291,12 +317,12 @@ class _Line:
             self.waiting.popleft()
 
     async def _deliver(self, session: aiohttp.ClientSession, message: Message) -> None:
-        care = self._care
+        care, thread = self._care, self.threads.get(message.notification.key)
         waited = 0.0
         for number in itertools.count(1):
-            attempt = await post(session, self._receiver, message.notification, care.timeout)
+            attempt = await post(session, self._receiver, message.notification, thread, care.timeout)
             if attempt.taken:
-                await self._succeed(message)
+                await self._succeed(message, attempt.thread)
                 return
             if not attempt.worth_retrying or waited >= care.retries.give_up:
                 await self._lose(message, attempt.reason, failed=1)
@@ -306,14 +332,18 @@ class _Line:
             await care.sleep(pause)
             waited += pause
 
-    async def _succeed(self, message: Message) -> None:
+    async def _succeed(self, message: Message, thread: str | None) -> None:
         self._sent += 1
         self._last_success = time.time()
         if self._health is not Health.WORKING:
             log.info("%s: takes messages again", self._receiver.name)
         self._health = Health.WORKING
         self._last_problem = None
-        await self._care.settled(message, None)
+        incident = message.notification.key
+        self.threads.pop(incident, None)
+        if thread is not None and message.notification.firing:
+            self.threads[incident] = thread
+        await self._care.settled(message, Outcome(thread=self.threads.get(incident)))
 
     async def _lose(self, message: Message, reason: str, *, failed: int = 0, dropped: int = 0) -> None:
         self._failed += failed
@@ -321,7 +351,7 @@ class _Line:
         dead = DeadLetter.of(message, reason)
         self.dead.appendleft(dead)
         self._turn(Health.LOSING, "a message is lost: " + reason)
-        await self._care.settled(message, dead)
+        await self._care.settled(message, Outcome(dead))
 
     def _turn(self, health: Health, words: str) -> None:
         """Note a worse state, with one log line when it begins."""

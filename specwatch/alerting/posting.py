@@ -8,12 +8,11 @@ import time
 from dataclasses import dataclass
 from datetime import timezone
 from email.utils import parsedate_to_datetime
-from http import HTTPStatus
 
 import aiohttp
 
 from specwatch.alerting.notification import Notification
-from specwatch.alerting.receivers import Receiver
+from specwatch.alerting.receivers import Receiver, Verdict
 from specwatch.alerting.text import clean, cut
 
 LONGEST_RETRY_AFTER = 3600.0
@@ -22,8 +21,8 @@ LONGEST_RETRY_AFTER = 3600.0
 SHOWN_ANSWER = 200
 """Characters of a receiver's answer in a log line: its error, such as ``invalid_blocks``, comes first."""
 
-READ_ANSWER = 4096
-"""Bytes read of a receiver's answer."""
+READ_ANSWER = 2**17
+"""Bytes read of a receiver's answer. Slack repeats the message: 13,000 characters, up to six bytes each in JSON."""
 
 
 @dataclass(frozen=True)
@@ -34,25 +33,48 @@ class Attempt:
     worth_retrying: bool = False
     reason: str = ""
     retry_after: float = 0.0
+    thread: str | None = None
+    """What the incident's next message is to be given."""
 
 
 async def post(
-    session: aiohttp.ClientSession, receiver: Receiver, notification: Notification, timeout: float
+    session: aiohttp.ClientSession,
+    receiver: Receiver,
+    notification: Notification,
+    thread: str | None,
+    timeout: float,
 ) -> Attempt:
-    """One attempt, of ``timeout`` seconds at most."""
-    try:
-        async with session.post(
-            receiver.url.reveal(),
-            json=receiver.payload(notification),
-            allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=timeout),
-        ) as response:
-            body = (await response.content.read(READ_ANSWER)).decode(errors="replace")
-            return _judge(receiver, response.status, body, response.headers.get("Retry-After"))
-    except asyncio.TimeoutError:
-        return Attempt(taken=False, worth_retrying=True, reason=f"no answer within {timeout:g} s")
-    except (aiohttp.ClientError, OSError) as problem:
-        return Attempt(taken=False, worth_retrying=True, reason=_words(problem))
+    """One attempt at all requests of a message, each of ``timeout`` seconds at most."""
+    answer = ""
+    for request in receiver.posts(notification, thread):
+        try:
+            async with session.post(
+                request.url.reveal(),
+                json=request.body,
+                headers={name: value.reveal() for name, value in receiver.headers.items()},
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=timeout),
+            ) as response:
+                answer = await _read(response)
+                verdict = request.judge(response.status, answer)
+                if verdict is not Verdict.TAKEN:
+                    wait = response.headers.get("Retry-After")
+                    return _not_taken(receiver, verdict, response.status, answer, wait)
+        except asyncio.TimeoutError:
+            return Attempt(taken=False, worth_retrying=True, reason=f"no answer within {timeout:g} s")
+        except (aiohttp.ClientError, OSError) as problem:
+            return Attempt(taken=False, worth_retrying=True, reason=_words(problem))
+    return Attempt(taken=True, thread=receiver.thread(notification, answer, thread))
+
+
+async def _read(response: aiohttp.ClientResponse) -> str:
+    """The answer's text, as much as is read of one."""
+    body = b""
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) >= READ_ANSWER:
+            break
+    return body[:READ_ANSWER].decode(errors="replace")
 
 
 def _words(problem: Exception) -> str:
@@ -68,15 +90,11 @@ def _words(problem: Exception) -> str:
     return f"no answer: {type(problem).__name__}"
 
 
-def _judge(receiver: Receiver, status: int, body: str, retry_after: str | None) -> Attempt:
-    if receiver.accepts(status, body):
-        return Attempt(taken=True)
+def _not_taken(receiver: Receiver, verdict: Verdict, status: int, body: str, retry_after: str | None) -> Attempt:
     answer = cut(clean(receiver.redact(body)).strip(), SHOWN_ANSWER)
-    # A success that does not come from the receiver itself is some proxy's page, which may go away.
-    is_temporary = status == HTTPStatus.TOO_MANY_REQUESTS or status >= 500 or status < 300
     return Attempt(
         taken=False,
-        worth_retrying=is_temporary,
+        worth_retrying=verdict is Verdict.LATER,
         reason=f"HTTP {status} {answer}".strip(),
         retry_after=min(_seconds(retry_after, time.time()), LONGEST_RETRY_AFTER),
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from specwatch.cli.receiver_options import receiver_options
 from specwatch.config import SidecarConfig, load, split_address
 
 
@@ -68,15 +69,7 @@ from specwatch.config import SidecarConfig, load, split_address
 @click.option(
     "--draft-cost", type=float, metavar="C", help="Time of a draft token ÷ a plain target step, if you know it."
 )
-@click.option(
-    "--slack-webhook-file", type=click.Path(path_type=Path), help="File holding a Slack incoming-webhook URL."
-)
-@click.option(
-    "--pagerduty-routing-key-file", type=click.Path(path_type=Path), help="File holding a PagerDuty Events v2 key."
-)
-@click.option("--pagerduty-url", metavar="URL", help="Another Events v2 endpoint (EU service region, tests).")
-@click.option("--public-url", metavar="URL", help="How people reach this page; put into messages.")
-@click.option("--runbooks-url", metavar="URL", help="Where docs/runbooks is served; put into messages.")
+@receiver_options
 @click.option(
     "--time-scale", type=float, help="Multiplies every duration of alerts and drift: rehearsals only.  [default: 1]"
 )

@@ -1,4 +1,4 @@
-"""A server on this machine that stands in for Slack's incoming webhooks and PagerDuty's Events API v2.
+"""A server on this machine that stands in for Slack's webhooks and Web API, PagerDuty's Events API v2 and any webhook.
 
 It takes what the companies take, refuses what they refuse (``sink_limits``), with their status codes and bodies,
 keeps what it took, and fails when it is told to. Alertmanager may post to it as well as specwatch.
@@ -19,12 +19,17 @@ from typing import Any
 from aiohttp import web
 
 from specwatch.lab.sink_limits import pagerduty_errors, slack_refusal
+from specwatch.lab.sink_slack_api import SlackChannel
 from specwatch.lab.sink_text import MessageText, pagerduty_text, slack_text
 
 SLACK_PATH = "/services/T00000000/B00000000/SinkSinkSinkSinkSinkSink"
 """Path of a webhook as Slack makes them: workspace, app, secret."""
 
+SLACK_API_PATH = "/api"
+
 PAGERDUTY_PATH = "/v2/enqueue"
+
+WEBHOOK_PATH = "/hook"
 
 LARGEST_REQUEST = 2**20
 """Bytes; beyond PagerDuty's 512 kB, so that the refusal is PagerDuty's and not the server's."""
@@ -35,6 +40,7 @@ class Service(str, Enum):
 
     SLACK = "slack"
     PAGERDUTY = "pagerduty"
+    WEBHOOK = "webhook"
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Received:
     @property
     def text(self) -> MessageText:
         """The message as a person reads it."""
-        return slack_text(self.payload) if self.service is Service.SLACK else pagerduty_text(self.payload)
+        return pagerduty_text(self.payload) if self.service is Service.PAGERDUTY else slack_text(self.payload)
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class _Failure:
 
 
 class Sink:
-    """Both services on one port of 127.0.0.1; use it with ``async with``.
+    """All services on one port of 127.0.0.1; use it with ``async with``.
 
     ``keep`` bounds how many messages of a service and refusals are remembered: the oldest go first.
     ``on_received`` is called with every message that is taken.
@@ -82,6 +88,9 @@ class Sink:
         """Port 0 takes a free one."""
         self.slack: list[Received] = []
         self.pagerduty: list[Received] = []
+        self.webhooks: list[Received] = []
+        self.channel = SlackChannel()
+        """What was posted through Slack's Web API."""
         self.refused: list[Refused] = []
         self.outage: int | None = None
         """Status with which everything is refused while it is set."""
@@ -106,6 +115,16 @@ class Sink:
         """Address that takes PagerDuty's events."""
         return self.url + PAGERDUTY_PATH
 
+    @property
+    def slack_api_url(self) -> str:
+        """Address of Slack's Web API."""
+        return self.url + SLACK_API_PATH
+
+    @property
+    def webhook_url(self) -> str:
+        """Address that takes any JSON."""
+        return self.url + WEBHOOK_PATH
+
     def fail_next(
         self, count: int, status: int, *, retry_after: str | int | None = None, service: Service | None = None
     ) -> None:
@@ -117,7 +136,9 @@ class Sink:
         """Start listening."""
         app = web.Application(client_max_size=LARGEST_REQUEST)
         app.router.add_post("/services/{workspace}/{app}/{secret}", self._take_slack)
+        app.router.add_post(SLACK_API_PATH + "/{method:chat\\.(postMessage|update)}", self._take_call)
         app.router.add_post(PAGERDUTY_PATH, self._take_pagerduty)
+        app.router.add_post(WEBHOOK_PATH, self._take_webhook)
         app.router.add_post("/{path:.*}", _answer_no_service)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
@@ -142,6 +163,26 @@ class Sink:
             return self._refuse(Service.SLACK, HTTPStatus.BAD_REQUEST, refusal, web.Response(status=400, text=refusal))
         self._take(self.slack, Service.SLACK, message)
         return web.Response(text="ok")
+
+    async def _take_call(self, request: web.Request) -> web.Response:
+        failure = self._told_to_fail(Service.SLACK)
+        if failure is not None:
+            return failure
+        arguments = _parse(await request.read())
+        answer = self.channel.call(request.match_info["method"], request.headers.get("Authorization", ""), arguments)
+        if not answer["ok"]:
+            return self._refuse(Service.SLACK, HTTPStatus.OK, answer["error"], web.json_response(answer))
+        return web.json_response(answer)
+
+    async def _take_webhook(self, request: web.Request) -> web.Response:
+        failure = self._told_to_fail(Service.WEBHOOK)
+        if failure is not None:
+            return failure
+        message = _parse(await request.read())
+        if not isinstance(message, dict):
+            return self._refuse(Service.WEBHOOK, HTTPStatus.BAD_REQUEST, "no JSON", web.Response(status=400))
+        self._take(self.webhooks, Service.WEBHOOK, message)
+        return web.Response(text="thanks")
 
     async def _take_pagerduty(self, request: web.Request) -> web.Response:
         failure = self._told_to_fail(Service.PAGERDUTY)

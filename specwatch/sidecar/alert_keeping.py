@@ -11,9 +11,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
-from specwatch.alerting.delivery import DeadLetter, Delivery, Message
+from specwatch.alerting.delivery import Delivery, Message, Outcome
 from specwatch.alerting.silences import Silence
 from specwatch.sidecar.store import alerts
 from specwatch.sidecar.store.alerts import Changes, Kept
@@ -82,15 +83,15 @@ class Keeper:
             self._epoch = self._database.epoch if self._database else 0
             self._is_behind = False
             kept = self._everything()
-            waiting = [*kept.messages, *changes.messages]
-            await self._write(partial(alerts.replace_all, Kept(kept.states, kept.silences, waiting, (), self._now())))
+            kept = replace(kept, messages=[*kept.messages, *changes.messages], seen_at=self._now())
+            await self._write(partial(alerts.replace_all, kept))
         else:
             await self._write(partial(alerts.apply, changes, self._now()))
         await delivery.send(changes.messages)
 
-    async def settled(self, message: Message, dead: DeadLetter | None) -> None:
+    async def settled(self, message: Message, outcome: Outcome) -> None:
         """Keep a message no longer."""
-        await self._write(partial(alerts.settle, message.id, dead))
+        await self._write(partial(alerts.settle, message, outcome))
 
     async def add_silence(self, silence: Silence) -> None:
         """Keep a silence: on the disk when this returns."""

@@ -183,7 +183,7 @@ class AlertBook:
             )
 
     def _everything(self) -> Kept:
-        return Kept(self._kept, self.silences(), self._delivery.waiting())
+        return Kept(self._kept, self.silences(), self._delivery.waiting(), self._delivery.threads())
 
     async def _restore(self, kept: Kept) -> None:
         """Take up what an earlier process knew and had not sent."""
@@ -204,6 +204,7 @@ class AlertBook:
                 self._evaluator.restore(status)
             if alert.incident:
                 self._incidents.restore(status, alert.incident, now)
+        self._delivery.resume(kept.threads)
         await self._delivery.send(kept.messages)
 
     def _why(self, news: News) -> str:

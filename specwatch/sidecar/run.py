@@ -66,7 +66,7 @@ def run(config: SidecarConfig, host: str, port: int, reread: Callable[[], Sideca
     settings = settings.in_scaled_time(config.time_scale)
     clock, database = Clock(), Database(config.database)
     alerts = AlertBook(
-        receivers(config.slack_webhook_file, config.pagerduty_routing_key_file, config.pagerduty_url),
+        receivers(config),
         Places(page=config.public_url, runbooks=config.runbooks_url),
         time_scale=config.time_scale,
         clock=clock,

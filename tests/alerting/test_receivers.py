@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from specwatch.alerting import pagerduty
-from specwatch.alerting.receivers import pagerduty_receiver, receivers, slack_receiver
+from specwatch.alerting.receivers import Receiver, pagerduty_receiver, receivers, slack_receiver
+from specwatch.config import SidecarConfig
 from specwatch.errors import InputError
 from tests.support.notifications import notification
 
@@ -23,6 +26,12 @@ def secret_file(folder: Path, text: str | bytes, mode: int = 0o600) -> Path:
     return path
 
 
+def body(receiver: Receiver) -> Mapping[str, Any]:
+    """What is posted about a notification."""
+    (post,) = receiver.posts(notification(), None)
+    return post.body
+
+
 def test_a_webhook_is_read_from_its_file_without_the_newline(tmp_path: Path):
     receiver = slack_receiver(secret_file(tmp_path, HOOK + "\n"))
 
@@ -33,22 +42,28 @@ def test_a_webhook_is_read_from_its_file_without_the_newline(tmp_path: Path):
 def test_a_routing_key_goes_into_every_event(tmp_path: Path):
     receiver = pagerduty_receiver(secret_file(tmp_path, f" {KEY}\r\n"))
 
-    assert receiver.payload(notification())["routing_key"] == KEY
+    assert body(receiver)["routing_key"] == KEY
     assert receiver.url.reveal() == pagerduty.EVENTS_URL
 
 
 def test_only_receivers_with_a_file_are_built(tmp_path: Path):
     hook = secret_file(tmp_path, HOOK)
 
-    assert receivers() == ()
-    assert [receiver.name for receiver in receivers(slack_webhook_file=hook)] == ["slack"]
+    assert receivers(SidecarConfig()) == ()
+    assert [receiver.name for receiver in receivers(SidecarConfig(slack_webhook_file=hook))] == ["slack"]
 
 
 def test_both_receivers_are_built_and_pagerduty_may_be_elsewhere(tmp_path: Path):
     (tmp_path / "slack").write_text(HOOK)
     (tmp_path / "pagerduty").write_text(KEY)
 
-    found = receivers(tmp_path / "slack", tmp_path / "pagerduty", "http://127.0.0.1:9/v2/enqueue")
+    found = receivers(
+        SidecarConfig(
+            slack_webhook_file=tmp_path / "slack",
+            pagerduty_routing_key_file=tmp_path / "pagerduty",
+            pagerduty_url="http://127.0.0.1:9/v2/enqueue",
+        )
+    )
 
     assert [receiver.name for receiver in found] == ["slack", "pagerduty"]
     assert [receiver.is_local for receiver in found] == [False, True]

@@ -13,9 +13,11 @@ import pytest
 
 from specwatch.alerting.delivery import DEAD_LETTERS
 from specwatch.alerting.evaluation import NO_DATA_SECONDS
-from specwatch.alerting.receivers import Receiver, receivers
+from specwatch.alerting.receivers import Receiver, receivers, slack_bot_receiver
 from specwatch.alerting.silences import Silence, new_id
+from specwatch.config import SidecarConfig
 from specwatch.lab.sink import Sink
+from specwatch.lab.sink_slack_api import CHANNEL
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.service import Clock
 from specwatch.sidecar.store.database import Database
@@ -74,7 +76,7 @@ def receivers_of(folder: Path, sink: Sink) -> tuple[Receiver, ...]:
     path = folder / "pagerduty"
     path.write_text("0" * 32)
     path.chmod(0o600)
-    return receivers(None, path, sink.pagerduty_url)
+    return receivers(SidecarConfig(pagerduty_routing_key_file=path, pagerduty_url=sink.pagerduty_url))
 
 
 def watch(target: str, up: bool) -> TargetWatch:
@@ -192,6 +194,23 @@ async def test_part_of_an_incident_that_was_over_and_not_yet_told_is_told_after_
         await delivered(book)
     assert lives.told("one") == ["trigger", "trigger"]
     assert "one: over since" in lives.sink.pagerduty[1].payload["payload"]["custom_details"]["also"]
+
+
+async def test_an_incident_stays_one_thread_over_restarts(lives, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("xoxb-1-Secret")
+    lives.receivers = (slack_bot_receiver(token, CHANNEL, lives.sink.slack_api_url),)
+    async with lives.life() as book:
+        await lives.see(book, 180, up=False)
+        await delivered(book)
+    async with lives.life() as book:
+        await lives.see(book, 120, up=True)
+        await delivered(book)
+    head, reply = lives.sink.channel.messages.values()
+    assert reply["thread_ts"] == head["ts"]
+    assert head["text"] == reply["text"] == "🟢 Resolved: gpu-3 cannot be scraped"
+    async with lives.life() as book:
+        assert book._delivery.threads() == {}
 
 
 async def test_a_silence_outlives_a_restart_and_ends_on_time(lives):

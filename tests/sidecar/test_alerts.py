@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from specwatch.alerting.receivers import receivers
+from specwatch.config import SidecarConfig
 from specwatch.lab.scenario import FOREIGN, HOME, Failure, Phase
 from specwatch.lab.simulated_engine import StepCost
 from specwatch.lab.simulator import SimulatedServer
@@ -31,6 +32,15 @@ def server(name: str = "gpu-3") -> SimulatedServer:
     return SimulatedServer(name, model_name="llama", traffic=HOME, running=2, cost=SLOW)
 
 
+def both(folder: Path, sink: Sink) -> SidecarConfig:
+    """Slack and PagerDuty, both of them the sink."""
+    return SidecarConfig(
+        slack_webhook_file=folder / "slack",
+        pagerduty_routing_key_file=folder / "pagerduty",
+        pagerduty_url=sink.pagerduty_url,
+    )
+
+
 @asynccontextmanager
 async def watched(folder: Path, *servers: SimulatedServer) -> AsyncIterator[tuple[Rehearsal, AlertBook, Sink]]:
     """A fleet, whose alerts go to a sink."""
@@ -38,7 +48,7 @@ async def watched(folder: Path, *servers: SimulatedServer) -> AsyncIterator[tupl
         for name, secret in (("slack", sink.slack_url), ("pagerduty", "0" * 32)):
             (folder / name).write_text(secret)
             (folder / name).chmod(0o600)
-        told = receivers(folder / "slack", folder / "pagerduty", sink.pagerduty_url)
+        told = receivers(both(folder, sink))
         async with offstage(servers, receivers=told) as rehearsal, rehearsal.alerts.delivering():
             yield rehearsal, rehearsal.alerts, sink
 

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from specwatch.alerting import delivery
 from specwatch.alerting.receivers import receivers
+from specwatch.config import SidecarConfig
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.service import Clock
 from specwatch.sidecar.store.database import Database
@@ -84,7 +85,11 @@ async def live(folder: Path, target: str, url: str) -> None:
     """Watch the world from where it stands to its end, each step's messages delivered before the next."""
     world = World(folder / f"{target}.step")
     database = Database(folder / f"{target}.db")
-    told = receivers(folder / "slack", folder / "pagerduty", url)
+    told = receivers(
+        SidecarConfig(
+            slack_webhook_file=folder / "slack", pagerduty_routing_key_file=folder / "pagerduty", pagerduty_url=url
+        )
+    )
     book = AlertBook(told, clock=world, database=database)
     async with book.delivering():
         while world.step < STEPS:

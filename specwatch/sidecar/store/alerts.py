@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from specwatch.alerting.delivery import DEAD_LETTERS, DeadLetter, Message
+from specwatch.alerting.delivery import DEAD_LETTERS, DeadLetter, Message, Outcome, Threads
 from specwatch.alerting.notification import Notification
 from specwatch.alerting.silences import Silence
 
@@ -19,6 +19,7 @@ TABLES = (
     "CREATE TABLE alert_seen (one INTEGER PRIMARY KEY CHECK (one = 1), at REAL NOT NULL)",
     "CREATE TABLE silence (id TEXT PRIMARY KEY, ends_at REAL NOT NULL, content TEXT NOT NULL)",
     "CREATE TABLE outbox (id INTEGER PRIMARY KEY, receiver TEXT NOT NULL, at REAL NOT NULL, content TEXT NOT NULL)",
+    "CREATE TABLE thread (receiver TEXT, incident TEXT, content TEXT NOT NULL, PRIMARY KEY (receiver, incident))",
     "CREATE TABLE dead_letter (id INTEGER PRIMARY KEY, receiver TEXT NOT NULL, content TEXT NOT NULL)",
 )
 
@@ -61,6 +62,7 @@ class Kept:
     silences: Sequence[Silence]
     messages: Sequence[Message]
     """Not settled, in order."""
+    threads: Threads = field(default_factory=dict)
     dead_letters: Sequence[DeadLetter] = ()
     """The latest last."""
     seen_at: float = 0.0
@@ -77,18 +79,28 @@ def apply(changes: Changes, at: float, connection: sqlite3.Connection) -> None:
 
 def replace_all(kept: Kept, connection: sqlite3.Connection) -> None:
     """Write everything anew but dead letters: what is there may be damaged, or older."""
-    for table in ("alert_state", "silence", "outbox"):
+    for table in ("alert_state", "silence", "outbox", "thread"):
         connection.execute(f"DELETE FROM {table}")  # noqa: S608 (the names are the ones above)
     for silence in kept.silences:
         add_silence(silence, connection)
+    for (receiver, incident), thread in kept.threads.items():
+        connection.execute("INSERT INTO thread VALUES (?, ?, ?)", (receiver, incident, thread))
     apply(Changes(dict(kept.states), list(kept.messages)), kept.seen_at, connection)
 
 
-def settle(message_id: int, dead: DeadLetter | None, connection: sqlite3.Connection) -> None:
+def settle(message: Message, outcome: Outcome, connection: sqlite3.Connection) -> None:
     """Keep a message no longer; what was given up is kept as such, the last DEAD_LETTERS of each receiver."""
-    connection.execute("DELETE FROM outbox WHERE id = ?", (message_id,))
-    if dead is None:
+    connection.execute("DELETE FROM outbox WHERE id = ?", (message.id,))
+    if outcome.dead is not None:
+        _bury(outcome.dead, connection)
         return
+    incident = (message.receiver, message.notification.key)
+    connection.execute("DELETE FROM thread WHERE receiver = ? AND incident = ?", incident)
+    if outcome.thread is not None:
+        connection.execute("INSERT INTO thread VALUES (?, ?, ?)", (*incident, outcome.thread))
+
+
+def _bury(dead: DeadLetter, connection: sqlite3.Connection) -> None:
     content = json.dumps(asdict(dead))
     connection.execute("INSERT INTO dead_letter (receiver, content) VALUES (?, ?)", (dead.receiver, content))
     connection.execute(
@@ -122,6 +134,10 @@ def load(connection: sqlite3.Connection) -> Kept:
             Message(number, receiver, Notification.decoded(content), at)
             for number, receiver, at, content in rows("SELECT id, receiver, at, content FROM outbox ORDER BY id")
         ],
+        threads={
+            (receiver, incident): content
+            for receiver, incident, content in rows("SELECT receiver, incident, content FROM thread")
+        },
         dead_letters=[
             DeadLetter(**json.loads(content)) for (content,) in rows("SELECT content FROM dead_letter ORDER BY id")
         ],
