@@ -92,12 +92,13 @@ def create_app(
     access: Access | None = None,
     database: Database | None = None,
     reloader: Reloader | None = None,
+    public_url: str | None = None,
 ) -> FastAPI:
     """The application; it runs the service while it is up.
 
-    ``local_only`` answers to loopback addresses alone; without ``access`` nobody is asked for a token; without
-    ``database`` the past is kept in memory. Whoever opened the database closes it. Without ``reloader`` nothing is
-    reloaded.
+    ``local_only`` answers to loopback addresses and ``public_url`` alone; without ``access`` nobody is asked for a
+    token; without ``database`` the past is kept in memory. Whoever opened the database closes it. Without ``reloader``
+    nothing is reloaded.
     """
     database = database or Database()
     references = References(service, database)
@@ -131,7 +132,7 @@ def create_app(
         redirect_slashes=False,  # it would lead to whatever host was asked for
     )
     refused: Counter[str] = Counter()
-    app.add_middleware(Guard, access=access or Access(), local_only=local_only, refused=refused)
+    app.add_middleware(Guard, access=access or Access(), local_only=local_only, refused=refused, public_url=public_url)
     _add_api(app, service, alerts)
     _add_references(app, references)
     app.add_exception_handler(RequestValidationError, _what_is_wrong)

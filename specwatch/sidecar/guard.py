@@ -64,14 +64,20 @@ class Refusal:
 
 
 class Guard:
-    """Middleware around the whole application. ``local_only`` answers to loopback addresses alone."""
+    """Middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, access: Access, local_only: bool, refused: Counter[str]) -> None:
-        """``refused`` counts refused requests by reason."""
+    def __init__(
+        self, app: ASGIApp, access: Access, local_only: bool, refused: Counter[str], public_url: str | None = None
+    ) -> None:
+        """``local_only`` answers to loopback addresses alone, and to the name that a proxy gives us: ``public_url``.
+
+        ``refused`` counts refused requests by reason.
+        """
         self._app = app
         self._access = access
         self._local_only = local_only
         self._refused = refused
+        self._public = _place(public_url or "")
         self._told = -QUIET_SECONDS
         self._untold = 0
 
@@ -99,11 +105,28 @@ class Guard:
 
     def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         return (
-            (_foreign_host(headers) if self._local_only else None)
-            or _foreign_origin(scope["method"], headers)
+            (self._foreign_host(headers) if self._local_only else None)
+            or self._foreign_origin(scope["method"], headers)
             or self._stranger(scope, headers)
             or _too_large(headers)
         )
+
+    def _foreign_host(self, headers: Headers) -> Refusal | None:
+        """Refuse a Host header that is not ours: a site whose name resolves to 127.0.0.1 reads nothing."""
+        host = headers.get("host", "")
+        if is_loopback(_host(host)) or (self._public and host == self._public):
+            return None
+        return Refusal("host", 400, "this sidecar is to be asked for by a loopback address")
+
+    def _foreign_origin(self, method: str, headers: Headers) -> Refusal | None:
+        """Refuse what another site's page would change here; browsers say where such a request comes from."""
+        origin = headers.get("origin")
+        if method in READING or not origin:
+            return None
+        place = _place(origin)
+        if place and place in (headers.get("host"), self._public):
+            return None
+        return Refusal("origin", 403, "this sidecar takes changes from its own page and from programs only")
 
     def _stranger(self, scope: Scope, headers: Headers) -> Refusal | None:
         """Reading needs the role read, anything else admin: a route need not say so."""
@@ -130,21 +153,6 @@ class Guard:
         self._told, self._untold = time.monotonic(), 0
 
 
-def _foreign_host(headers: Headers) -> Refusal | None:
-    """Refuse a Host header that is no loopback address: a site whose name resolves to 127.0.0.1 reads nothing."""
-    if is_loopback(_host(headers.get("host", ""))):
-        return None
-    return Refusal("host", 400, "this sidecar is to be asked for by a loopback address")
-
-
-def _foreign_origin(method: str, headers: Headers) -> Refusal | None:
-    """Refuse what another site's page would change here; browsers say where such a request comes from."""
-    origin = headers.get("origin")
-    if method in READING or not origin or _place(origin) == headers.get("host"):
-        return None
-    return Refusal("origin", 403, "this sidecar takes changes from its own page and from programs only")
-
-
 def _too_large(headers: Headers) -> Refusal | None:
     length = headers.get("content-length", "0")
     if length.isdecimal() and len(length) < 16 and int(length) <= LARGEST_BODY:
@@ -161,9 +169,9 @@ def _host(header: str) -> str:
 
 
 def _place(origin: str) -> str:
-    """Host and port of an Origin header."""
+    """Host and port of an address such as an Origin header holds, in lower case; "" for none."""
     try:
-        return urlsplit(origin).netloc
+        return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
 

@@ -87,7 +87,15 @@ def run(config: SidecarConfig, host: str, port: int, reread: Callable[[], Sideca
     )
     reloader = Reloader(config, reread, service, discovery)
     local_only = is_loopback(host) and not config.insecure
-    app = create_app(service, alerts, local_only=local_only, access=allowed, database=database, reloader=reloader)
+    app = create_app(
+        service,
+        alerts,
+        local_only=local_only,
+        access=allowed,
+        database=database,
+        reloader=reloader,
+        public_url=config.public_url,
+    )
     server = Server(
         uvicorn.Config(
             app,

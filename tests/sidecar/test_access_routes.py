@@ -109,6 +109,15 @@ async def test_a_token_does_not_make_up_for_a_foreign_host_or_origin(app):
     assert (await ask(app, "POST", "/api/v1/references/relearn", own, body=b"{}")).status == 422
 
 
+async def test_the_public_address_of_a_proxy_is_ours_as_well():
+    app = create_app(Service([]), AlertBook(), public_url="https://SW.example.com/")
+    for host, path, status in (("sw.example.com", "/metrics", 200), ("evil.example", "/metrics", 400)):
+        assert (await ask(app, "GET", path, host=host)).status == status
+    for origin, status in (("https://sw.example.com", 422), ("https://evil.example", 403), ("null", 403)):
+        asked = await ask(app, "POST", "/api/v1/references/relearn", [JSON, ("Origin", origin)], body=b"{}")
+        assert asked.status == status
+
+
 async def test_a_body_is_bounded_whatever_its_head_says(app):
     for length in (str(LARGEST_BODY + 1), "9" * 400, "-1", "x"):
         sized = [*BEARERS["admin"], JSON, ("Content-Length", length)]
