@@ -15,6 +15,7 @@ COMMANDS = {
     "bench-hf": "Measure what speculation is worth in Hugging Face's generate",
     "calibrate": "Measure what speculation is worth, against a server without it",
     "check": "Say what speculation does on a running vLLM server",
+    "check-config": "Say what is wrong with a sidecar's configuration, or what it would do",
     "demo": "Show the whole loop on this machine: launch, watch, drift, alert",
     "evaluate-draft": "Say what acceptance a draft will have on your texts, before it is deployed",
     "gen-alerts": "Write Prometheus rules and an Alertmanager configuration",
