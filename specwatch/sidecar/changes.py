@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from functools import partial
 
+from specwatch.sidecar.keeping import again
 from specwatch.sidecar.references import ReferenceEntry, References, Scope
 from specwatch.sidecar.service import Clock
 from specwatch.sidecar.store import changes as stored
@@ -29,9 +29,7 @@ class Changes:
     async def keep(self) -> None:
         """Look and write, again and again; returns only by cancellation."""
         await self.recall()
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await self.look()
+        await again(self.look, LOOK_SECONDS)
 
     async def recall(self) -> None:
         """Go on with the changes that an earlier run has seen begin."""

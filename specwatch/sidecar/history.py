@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 
+from specwatch.sidecar.keeping import again
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.store import history as stored
 from specwatch.sidecar.store.database import Database, StoreError
@@ -127,12 +128,7 @@ class History:
 
     async def keep(self) -> None:
         """Collect and write, again and again; returns only by cancellation."""
-        await self.recall()
-        while True:
-            for _ in range(round(SAVE_SECONDS / COLLECT_SECONDS)):
-                await asyncio.sleep(COLLECT_SECONDS)
-                self._collect()
-            await self.save()
+        await asyncio.gather(self.recall(), again(self._collect_all, COLLECT_SECONDS), again(self.save, SAVE_SECONDS))
 
     async def recall(self) -> None:
         """Give the watches the last hour's trend, as an earlier run has left it."""
@@ -174,6 +170,9 @@ class History:
             return await self._database.read(partial(stored.load, target=target, start=start, end=end, step=step))
         except StoreError:
             return None
+
+    async def _collect_all(self) -> None:
+        self._collect()
 
     def _collect(self) -> None:
         for name, watch in self._service.watches.items():

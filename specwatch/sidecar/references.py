@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
+from specwatch.sidecar.keeping import again
 from specwatch.sidecar.pools import Pool
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.store import references as stored
@@ -89,11 +90,8 @@ class References:
 
     async def keep(self) -> None:
         """Give those that come what is known of them, and save all; returns only by cancellation."""
-        while True:
-            for _ in range(round(SAVE_SECONDS / LOOK_SECONDS)):
-                await self.take_up()
-                await asyncio.sleep(LOOK_SECONDS)
-            await self.save()
+        await self.take_up()
+        await asyncio.gather(again(self.take_up, LOOK_SECONDS), again(self.save, SAVE_SECONDS))
 
     async def take_up(self) -> None:
         """Give everyone who is new what was learned of it earlier; what cannot be used is logged and learned again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -191,7 +192,7 @@ class TargetWatch:
         if step.seconds <= 0:
             return
         speedup, kind = self.best_speedup(at)
-        stretch = Stretch(at, step, speedup, kind, self.drift.reading().score)
+        stretch = Stretch(at, _finite(step), speedup, kind, self.drift.reading().score)
         if self.stretches and self.stretches[-1].did.seconds + step.seconds <= SHORTEST_STRETCH:
             stretch = stretch.after(self.stretches.pop())
         self.stretches.append(stretch)
@@ -357,3 +358,10 @@ class TargetWatch:
             return (Finding("waiting", Level.NOTICE, "Waiting for the first scrape."),)
         evidence = self.evidence(now)
         return diagnose(evidence) if evidence else ()
+
+
+def _finite(step: Increments) -> Increments:
+    """Without counts that are no numbers, which would spoil every sum that they are part of."""
+    if all(map(math.isfinite, step.counts.values())):
+        return step
+    return replace(step, counts={counter: count for counter, count in step.counts.items() if math.isfinite(count)})

@@ -68,13 +68,14 @@ def nothing_more(service: Service, model: str) -> None:
 
 
 async def test_what_was_learned_outlives_a_restart(tmp_path):
-    before, after = service_of("a", "b"), service_of("a", "new")
+    before, after = service_of("a", "b", "half \ud800"), service_of("a", "half \ud800", "new")
     async with kept(tmp_path / "specwatch.db", before) as references:
         learned(before)
         await references.take_up()
         await references.save()
     async with kept(tmp_path / "specwatch.db", after) as references:
         assert normal(after, "a") == normal(before, "a") is not None
+        assert normal(after, "half \ud800") == normal(before, "half \ud800") is not None
         assert normal(after, "new") is None
         assert after.pools.fleet.detector.reading() == before.pools.fleet.detector.reading()
         nothing_more(after, "llama")

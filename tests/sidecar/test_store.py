@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import signal
 import sqlite3
@@ -110,7 +111,8 @@ def made_by_another_program(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (Path.mkdir, "is a directory"),
+        (Path.mkdir, "is no file"),
+        (os.mkfifo, "is no file"),
         (lambda path: path.write_text("target: [http://a:8000]\n"), "no SQLite database"),
         (made_by_another_program, "another program"),
         (made_by_a_newer_one, "newer specwatch"),

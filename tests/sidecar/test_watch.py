@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from specwatch.collect.targets import Target
 from specwatch.sidecar.watch import TargetWatch, WatchSettings
 from specwatch.signals.drift import DriftSettings
-from specwatch.vllm.metrics import Dialect, read_page
+from specwatch.vllm.metrics import Counter, Dialect, read_page
 from tests.support.pages import page, page_text
 
 TARGET = Target("gpu-1", "http://gpu-1:8000/metrics")
@@ -104,6 +106,17 @@ def test_scrapes_that_follow_each_other_fast_are_one_stretch():
     for i in range(9):
         watch.observe(0.25 * i, page("vllm-0.32.0-v1-draft_model-json"))
     assert [(stretch.at, stretch.did.seconds) for stretch in watch.stretches] == [(1.0, 1.0), (2.0, 1.0)]
+
+
+def test_a_count_that_is_no_number_stays_out_of_the_history():
+    text = page_text("vllm-0.32.0-v1-draft_model-json")
+    odd, changed = re.subn(r"(?m)^(vllm:num_requests_running{.*}) .*$", r"\1 1e308", text)
+    assert changed == 1
+    watch = TargetWatch(TARGET)
+    for at, shown in enumerate((text, odd, odd)):
+        watch.observe(5.0 * at, read_page(shown))
+    assert [Counter.RUNNING_SECONDS in stretch.did.counts for stretch in watch.stretches] == [False, False]
+    assert all(Counter.DRAFTS in stretch.did.counts for stretch in watch.stretches)
 
 
 def test_drift_is_fed_once_a_page():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
+from specwatch.sidecar.store.names import storable
 from specwatch.sidecar.views import AcceptanceChange
 
 TABLES = (
@@ -27,7 +28,8 @@ MOST_TOLD = 200
 def save(connection: sqlite3.Connection, changes: Iterable[AcceptanceChange]) -> None:
     """Write these as they are now."""
     connection.executemany(
-        "INSERT OR REPLACE INTO acceptance_change VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", map(astuple, changes)
+        "INSERT OR REPLACE INTO acceptance_change VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (astuple(replace(change, name=storable(change.name))) for change in changes),
     )
     connection.execute(
         "DELETE FROM acceptance_change WHERE began < "
@@ -50,6 +52,6 @@ def load(
     rows = connection.execute(
         "SELECT * FROM acceptance_change WHERE began <= :end AND (ended_at IS NULL OR ended_at >= :start) "
         "AND (:scope IS NULL OR scope = :scope) AND (:name IS NULL OR name = :name) ORDER BY began DESC LIMIT :most",
-        {"start": start, "end": end, "scope": scope, "name": name, "most": MOST_TOLD},
+        {"start": start, "end": end, "scope": scope, "name": name and storable(name), "most": MOST_TOLD},
     )
     return [AcceptanceChange(*row) for row in rows][::-1]

@@ -40,7 +40,7 @@ PRAGMAS = (
 BUSY_SECONDS = 5.0
 """Longest that a write waits for another program's lock, such as a person's with the sqlite3 shell."""
 
-BY_HAND = ("readonly database", "unable to open", "locked", "not authorized")
+BY_HAND = ("readonly database", "unable to open", "locked")
 """What SQLite says, in part, where only a person can help: refused at the start, before anything is served."""
 
 
@@ -202,6 +202,8 @@ def _refuse_unfit(path: Path) -> None:
     try:
         if not path.parent.is_dir():
             raise InputError(f"--database {path}: there is no directory {path.parent}; make it first")
+        if path.exists() and not path.is_file():
+            raise InputError(f"--database {path}: it is no file; name another one")
         with path.open("rb") as file:
             begin = file.read(len(MAGIC))
     except FileNotFoundError:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from specwatch.sidecar.store.names import storable
 from specwatch.sidecar.views import Stretch
 from specwatch.signals.speedup import SpeedupKind
 from specwatch.signals.window import Increments
@@ -124,7 +125,7 @@ _DELETE = "DELETE FROM <table> WHERE bucket < ?"
 
 def save(connection: sqlite3.Connection, stretches: Iterable[tuple[str, Stretch]], now: float, most_bytes: int) -> None:
     """Write targets' new stretches; make coarser rows of closed buckets, and drop what is too old or too much."""
-    new = list(stretches)
+    new = [(storable(name), stretch) for name, stretch in stretches]
     finest = LEVELS[0]
     connection.executemany(_NAME, ((name, stretch.at) for name, stretch in new))
     connection.executemany(
@@ -140,7 +141,7 @@ def load(connection: sqlite3.Connection, target: str, start: float, end: float, 
 
     They are as long as a step at most, but where only longer ones are left.
     """
-    found = connection.execute("SELECT id FROM history_target WHERE name = ?", (target,)).fetchone()
+    found = connection.execute("SELECT id FROM history_target WHERE name = ?", (storable(target),)).fetchone()
     if found is None:
         return None
     return [
