@@ -69,6 +69,8 @@ class SidecarConfig(BaseModel):
     pagerduty_url: str | None = None
     webhook_url: str | None = None
     webhook_token_file: Path | None = None
+    alertmanager: tuple[str, ...] = ()
+    alertmanager_token_file: Path | None = None
     public_url: str | None = None
     runbooks_url: str | None = None
     time_scale: Annotated[float, Field(gt=0, le=1)] = 1.0

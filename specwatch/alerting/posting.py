@@ -60,10 +60,8 @@ async def post(
                 if verdict is not Verdict.TAKEN:
                     wait = response.headers.get("Retry-After")
                     return _not_taken(receiver, verdict, response.status, answer, wait)
-        except asyncio.TimeoutError:
-            return Attempt(taken=False, worth_retrying=True, reason=f"no answer within {timeout:g} s")
-        except (aiohttp.ClientError, OSError) as problem:
-            return Attempt(taken=False, worth_retrying=True, reason=_words(problem))
+        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as problem:
+            return Attempt(taken=False, worth_retrying=True, reason=why_no_answer(problem, timeout))
     return Attempt(taken=True, thread=receiver.thread(notification, answer, thread))
 
 
@@ -77,8 +75,10 @@ async def _read(response: aiohttp.ClientResponse) -> str:
     return body[:READ_ANSWER].decode(errors="replace")
 
 
-def _words(problem: Exception) -> str:
-    """Why there was no answer. An exception's own text may hold the address, so none is passed on."""
+def why_no_answer(problem: Exception, timeout: float) -> str:
+    """What went wrong, for people. An exception's own text may hold the address, so none is passed on."""
+    if isinstance(problem, asyncio.TimeoutError):
+        return f"no answer within {timeout:g} s"
     if isinstance(problem, aiohttp.ClientConnectorCertificateError):
         return "no connection: its certificate is not trusted"
     if isinstance(problem, aiohttp.ClientSSLError):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from specwatch.alerting.catalogue import Severity
 from specwatch.alerting.notification import Notification, ServerNews
 from specwatch.alerting.text import clean, cut
 
@@ -27,7 +28,7 @@ def payload(notification: Notification) -> dict[str, Any]:
     """The body of the request."""
     servers = (notification.first, *notification.others)
     addresses = {link.text: link.url for link in notification.links}
-    common = labels(notification)
+    common = _common_labels(notification.alert, notification.severity, notification.model)
     return {
         "version": VERSION,
         "groupKey": notification.key,
@@ -49,8 +50,8 @@ def accepts(status: int, body: str) -> bool:
 
 def alert(notification: Notification, server: ServerNews) -> dict[str, Any]:
     """One of the alerts of a webhook."""
-    own = {**labels(notification), "instance": _text(server.target)}
-    about = {"summary": _text(server.summary), "description": _text(server.description), "value": server.value}
+    own = own_labels(notification.alert, notification.severity, notification.model, server.target)
+    about = {"summary": to_text(server.summary), "description": to_text(server.description), "value": server.value}
     return {
         "status": _status(server.firing),
         "labels": own,
@@ -62,13 +63,14 @@ def alert(notification: Notification, server: ServerNews) -> dict[str, Any]:
     }
 
 
-def labels(notification: Notification) -> dict[str, str]:
-    """What all alerts of the incident have in common, by the names that the generated rules use."""
-    return {
-        "alertname": notification.alert,
-        "severity": notification.severity.value,
-        "model_name": _text(notification.model),
-    }
+def _common_labels(alert: str, severity: Severity, model: str) -> dict[str, str]:
+    """What all alerts of an incident have in common, by the names that the generated rules use."""
+    return {"alertname": alert, "severity": severity.value, "model_name": to_text(model)}
+
+
+def own_labels(alert: str, severity: Severity, model: str, target: str) -> dict[str, str]:
+    """What identifies an alert on a server."""
+    return {**_common_labels(alert, severity, model), "instance": to_text(target)}
 
 
 def timestamp(moment: float) -> str:
@@ -78,7 +80,7 @@ def timestamp(moment: float) -> str:
 
 def _common_annotations(notification: Notification) -> Mapping[str, str]:
     runbook = next((link.url for link in notification.links if link.text == "Runbook"), "")
-    found = {"condition": notification.condition, "runbook_url": runbook, "diagnosis": _text(notification.diagnosis)}
+    found = {"condition": notification.condition, "runbook_url": runbook, "diagnosis": to_text(notification.diagnosis)}
     return {name: text for name, text in found.items() if text}
 
 
@@ -86,5 +88,6 @@ def _status(firing: bool) -> str:
     return "firing" if firing else "resolved"
 
 
-def _text(text: str) -> str:
+def to_text(text: str) -> str:
+    """A label's or an annotation's text: cleaned, and bounded."""
     return cut(clean(text), TEXT_LENGTH)

@@ -23,6 +23,8 @@ OPTIONS = (
     click.option("--pagerduty-url", metavar="URL", help="Another Events v2 endpoint (EU service region, tests)."),
     click.option("--webhook-url", metavar="URL", help="Takes JSON as Alertmanager's webhooks have it."),
     click.option("--webhook-token-file", type=A_FILE, help="File holding the bearer token for that URL."),
+    click.option("--alertmanager", metavar="URL", multiple=True, help="Base URL of an Alertmanager; repeat for all."),
+    click.option("--alertmanager-token-file", type=A_FILE, help="File holding the bearer token for them."),
     click.option("--public-url", metavar="URL", help="How people reach this page; put into messages."),
     click.option("--runbooks-url", metavar="URL", help="Where docs/runbooks is served; put into messages."),
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specwatch.alerting import catalogue
+from specwatch.alerting.alertmanager import Address, Alertmanagers
 from specwatch.alerting.catalogue import RATE_WINDOW
 from specwatch.alerting.delivery import DeadLetter, Delivery, Message
 from specwatch.alerting.diagnosis_text import in_words
@@ -93,6 +94,7 @@ class AlertBook:
         time_scale: float = 1.0,
         clock: Clock | None = None,
         database: Database | None = None,
+        alertmanagers: Sequence[Address] = (),
     ) -> None:
         self.now = (clock or Clock()).now
         self._scale = time_scale
@@ -106,6 +108,7 @@ class AlertBook:
             receivers, settled=self._keeper.settled, is_kept=bool(database and database.status.path)
         )
         self._places = places or Places()
+        self._alertmanagers = Alertmanagers(alertmanagers, self._places, self.now)
         self._resolved: deque[Transition] = deque(maxlen=REMEMBERED)
         self._kept: dict[str, list[KeptAlert]] = {}
         """By target, its alerts as they were noted last."""
@@ -119,11 +122,14 @@ class AlertBook:
         async with self._delivery:
             await self._restore(await self._keeper.load())
             keeping = asyncio.create_task(self._keeper.run(self._delivery))
+            telling = asyncio.create_task(self._alertmanagers.run())
             try:
                 yield
             finally:
                 self._keeper.end()
-                await keeping
+                telling.cancel()
+                await asyncio.gather(keeping, telling, return_exceptions=True)
+                await self._alertmanagers.finish()
 
     async def judge(self, watch: TargetWatch, at: float, findings: Findings) -> None:
         """Take in what a target's last scrape says, and send what changes."""
@@ -147,10 +153,13 @@ class AlertBook:
             if transition.state is State.RESOLVED:
                 self._resolved.appendleft(transition)
                 self._incidents.over(transition)
+                self._alertmanagers.over(transition)
         for status in self._evaluator.active(target):
             if status.state is State.FIRING:
-                tell = self._incidents.withdraw if self._is_muted(status, at) else self._incidents.fires
-                tell(status)
+                is_muted = self._is_muted(status, at)
+                (self._incidents.withdraw if is_muted else self._incidents.fires)(status)
+                if not is_muted or self._alertmanagers.knows(status):
+                    self._alertmanagers.fires(status)
         news = self._incidents.due(at, lambda status: self._is_muted(status, at))
         told = {status.target for one in news for status in (*one.firing, *one.over)}
         notifications = [Notification.of(one, self._places, self._why(one)) for one in news]
@@ -259,7 +268,7 @@ class AlertBook:
                     last_problem=status.last_problem,
                     dead_letters=list(status.dead_letters),
                 )
-                for status in self._delivery.statuses()
+                for status in (*self._delivery.statuses(), *self._alertmanagers.statuses())
             ],
         )
 

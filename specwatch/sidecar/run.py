@@ -16,6 +16,7 @@ from types import FrameType
 
 import uvicorn
 
+from specwatch.alerting import alertmanager
 from specwatch.alerting.notification import Places
 from specwatch.alerting.receivers import receivers
 from specwatch.collect.discovery import Discovery, Wanted
@@ -71,6 +72,7 @@ def run(config: SidecarConfig, host: str, port: int, reread: Callable[[], Sideca
         time_scale=config.time_scale,
         clock=clock,
         database=database,
+        alertmanagers=alertmanager.addresses(config),
     )
     service = Service(
         discovery.targets(),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from specwatch.alerting.alertmanager import addresses
 from specwatch.alerting.receivers import receivers
+from specwatch.alerting.silences import Silence
 from specwatch.config import SidecarConfig
 from specwatch.lab.scenario import FOREIGN, HOME, Failure, Phase
 from specwatch.lab.simulated_engine import StepCost
@@ -273,3 +276,22 @@ async def test_what_fires_on_a_target_that_is_gone_for_good_is_over(tmp_path):
         await delivered(book)
     assert told(sink, "SpeculationTargetDown")[Service.PAGERDUTY] == [True, False]
     assert "is no longer watched" in str(sink.slack[-1].payload)
+
+
+async def test_alertmanagers_are_told_of_what_fires_and_of_nothing_that_is_silenced():
+    gpu = server()
+    async with offstage([gpu]) as rehearsal:
+        told = addresses(SidecarConfig(alertmanager=("http://127.0.0.1:9",)))
+        book = AlertBook(clock=rehearsal.clock, alertmanagers=told)
+        rehearsal.service._listener = book.judge
+        await book.silence(Silence("1", "*", "*", "*", rehearsal.clock.now() + 300, "", ""))
+        rehearsal.fleet.apply(Phase(failure=Failure.DOWN))
+        await rehearsal.play(240, step=15)
+        assert book._alertmanagers.bodies() == []
+        await rehearsal.play(120, step=15)
+        assert [body["labels"]["alertname"] for body in book._alertmanagers.bodies()] == ["SpeculationTargetDown"]
+        # Silenced afterwards it goes on to be told: that it ended would be wrong.
+        await book.silence(Silence("2", "*", "*", "*", rehearsal.clock.now() + 3600, "", ""))
+        await rehearsal.play(120, step=15)
+        (body,) = book._alertmanagers.bodies()
+        assert datetime.fromisoformat(body["endsAt"]).timestamp() > rehearsal.clock.now()
