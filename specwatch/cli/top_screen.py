@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -31,9 +31,9 @@ REMARK_LINES = 4
 
 SOURCE_CELLS = 40
 
-SORT_KEYS = "sort by " + "  ".join(f"{key} {order.word}" for key, order in ORDERS.items())
-FLEET_KEYS = "↑↓ choose  enter open  r reverse  q quit"
-SERVER_KEYS = "↑↓ scroll  esc back  q quit"
+FLEET_KEYS = {"↑↓": "choose", "enter": "open", "r": "reverse", "q": "quit"}
+SERVER_KEYS = {"↑↓": "scroll", "esc": "back", "q": "quit"}
+SORT_KEYS = {key: order.word for key, order in ORDERS.items()}
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,9 @@ class Screen:
     def _marked(self, line: Text, is_chosen: bool) -> Text:
         if not is_chosen:
             return Text(" " * len(MARK)) + line
-        marked = Text(MARK) + line
+        # Without colours of its own: turned round, they would be a patchwork of backgrounds.
+        marked = Text(MARK + line.plain, style="reverse")
         marked.pad_right(max(0, self.width - marked.cell_len))
-        marked.stylize("reverse")
         return marked
 
     def _head(self, rows: Sequence[Server]) -> list[Text]:
@@ -171,10 +171,10 @@ class Screen:
         return Text(cut(words, self.width), style=style)
 
     def _foot(self, rows: Sequence[Server]) -> list[Text]:
-        keys = Text(FLEET_KEYS, style="dim")
         if self.height < ROOMY:
-            return [keys]
-        return [*self._remark(rows), keys, Text(SORT_KEYS, style="dim")]
+            return [_hints(FLEET_KEYS)]
+        sort = Text.assemble(("sort by ", "dim"), _hints(SORT_KEYS))
+        return [*self._remark(rows), _hints(FLEET_KEYS), sort]
 
     def _remark(self, rows: Sequence[Server]) -> list[Text]:
         """What is wrong with the chosen server; always as many lines, so that nothing jumps while one chooses."""
@@ -196,13 +196,8 @@ class Screen:
         below = len(lines) - scrolled - body
         more = f"    {below} more line{'s' * (below != 1)} below" if below > 0 else ""
         shown = lines[scrolled : scrolled + body]
-        return [
-            title(opened),
-            *shown,
-            *[Text()] * (body - len(shown)),
-            Text(),
-            Text(f"{SERVER_KEYS}{more}", style="dim"),
-        ]
+        blank = [Text()] * (body - len(shown) + 1)
+        return [title(opened), *shown, *blank, Text.assemble(_hints(SERVER_KEYS), (more, "dim"))]
 
     def _body(self) -> int:
         return max(1, self.height - len(self._top()) - 3)
@@ -216,5 +211,11 @@ def _wrapped(text: Text, width: int, most: int) -> list[Text]:
     lines = list(text.wrap(Console(width=width), width, overflow="fold"))
     if len(lines) > most:
         lines = lines[:most]
-        lines[-1] = Text(cut(f"{lines[-1].plain} …", width), style=text.style)
+        lines[-1] = Text(cut(f"{lines[-1].plain.rstrip()} …", width), style=text.style)
     return lines
+
+
+def _hints(keys: Mapping[str, str]) -> Text:
+    """What keys do."""
+    hints = [Text.assemble((key, "bold"), (f" {word}", "dim")) for key, word in keys.items()]
+    return Text(GAP).join(hints)

@@ -59,11 +59,9 @@ def title(server: Server) -> Text:
 
 
 def _wrapped(text: Text, width: int) -> list[Text]:
-    """Lines of a text, all of them as far in as the first."""
-    indent = len(text.plain) - len(text.plain.lstrip())
-    text = text[indent:]
-    wrapped = text.wrap(Console(width=width), max(width - indent, 10), overflow="fold")
-    return [Text(" " * indent) + line for line in wrapped]
+    """Lines of a text; those after the first stand in."""
+    lines = text.wrap(Console(width=width), max(width - INDENT, 10), overflow="fold")
+    return [*lines[:1], *(Text(" " * INDENT) + line for line in lines[1:])]
 
 
 def _facts(server: Server, now: float) -> Iterator[Text]:
@@ -112,9 +110,9 @@ def _worth(server: Server, now: float) -> Iterator[Text]:
     window = window_words(view, view.headline_window)
     best = next((speedup for speedup in view.speedups if speedup.kind is kind), None)
     low, high = (best.low, best.high) if best and kind is not SpeedupKind.ESTIMATED else band(value)
-    within = "" if low is None else f", {known(low, '{:.2f}')}–{known(high, '{:.2f}')}×"
-    meaning = " (published measurements stray so far)" if kind is SpeedupKind.ESTIMATED else " (95% interval)"
-    yield Text.assemble("Speedup ", (factor(value, kind), "bold"), f" {kind.value}, over {window}{within}{meaning}")
+    meaning = "published measurements stray to" if kind is SpeedupKind.ESTIMATED else "95% interval"
+    within = "" if low is None else f"; {meaning} {known(low, '{:.2f}')}–{known(high, '{:.2f}')}×"
+    yield Text.assemble("Speedup ", (factor(value, kind), "bold"), f" {kind.value}, over {window}{within}")
     yield Text(f"{' ' * INDENT}known from: {cut(best.source if best else view.cost.source, LONGEST)}", style="dim")
     told = (
         [_best_k(best.recommended_k, best.recommended_speedup, kind), _saves(best.tokens_saved_per_hour)]

@@ -136,7 +136,7 @@ def test_an_open_server_says_everything_with_window_and_kind():
         "last good scrape 2 s ago · 1 restart seen",
         "✗ Traffic changed.\n  Retrain it.\n  acceptance rate 30.0%",
         f"firing since {clock(NOW - 60)} (ticket): Draft acceptance left its normal on gpu-1, 1.5,",
-        "Speedup 1.42× measured, over 5m, 1.30–1.50× (95% interval)\n  known from: a plain twin",
+        "Speedup 1.42× measured, over 5m; 95% interval 1.30–1.50×\n  known from: a plain twin",
         "best K on this traffic: 3 (1.50× measured); saves 8,290 tokens an hour",
         "Drift 1.50, alarm at 1; normal acceptance 86.0%",
         f"fell since {clock(NOW - 600)}: -20.0 points (95% interval -25.0 to -15.0)",
@@ -148,7 +148,7 @@ def test_an_open_server_says_everything_with_window_and_kind():
 
 
 def test_an_estimate_says_how_far_measurements_stray():
-    assert "Speedup ≤ 2.00× estimated, over 5m, 1.36–2.58× (published measurements stray so" in opened(shown())
+    assert "Speedup ≤ 2.00× estimated, over 5m; published measurements stray to 1.36–2.58×" in opened(shown())
 
 
 def test_an_interval_stands_below_its_figure():
