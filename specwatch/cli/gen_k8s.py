@@ -13,7 +13,7 @@ from specwatch.config import load
 from specwatch.generate.files import write_or_check
 from specwatch.generate.kubernetes import ALERTMANAGER, kubernetes_files
 from specwatch.generate.kubernetes_config import Delivery, KubernetesConfig
-from specwatch.generate.kubernetes_sidecar import SECRET_KEYS
+from specwatch.generate.kubernetes_sidecar import secret_files
 from specwatch.generate.rules_config import RulesConfig
 
 PAIRS = (*gen_alerts.PAIRS, "labels", "vllm_pod_labels", "prometheus_labels")
@@ -37,6 +37,11 @@ PAIRS = (*gen_alerts.PAIRS, "labels", "vllm_pod_labels", "prometheus_labels")
     multiple=True,
     type=click.Choice([to.value for to in Delivery]),
     help="Whom the sidecar itself tells of alerts, where no Alertmanager does.",
+)
+@click.option(
+    "--sidecar-tokens/--no-sidecar-tokens",
+    default=None,
+    help="Let the sidecar ask for tokens, from a Secret, in all but metrics and health.  [default: no tokens]",
 )
 @click.option("--vllm-namespace", "vllm_namespaces", multiple=True, help="Where vLLM pods are.  [default: --namespace]")
 @pairs_option("--vllm-pod-label", "vllm_pod_labels", "Label of the vLLM pods.  [default: app.kubernetes.io/name=vllm]")
@@ -68,8 +73,7 @@ def _next_steps(output: Path, config: KubernetesConfig) -> str:
     ]
     if not config.target:
         steps.append("No sidecar: name vLLM servers with --target to have drift watched too")
-    if config.deliver:
-        keys = " and ".join(SECRET_KEYS[to] for to in config.deliver)
+    if keys := " and ".join(secret_files(config).values()):
         steps.append(f"The sidecar waits for the Secret {config.keys_of_sidecar} with {keys}")
     return "\n".join(steps)
 

@@ -39,7 +39,7 @@ The sidecar: one, because its state is in memory, without any right, and with no
 The image is built by the Dockerfile of the repository; push it where your cluster finds it.""",
     "service": "Where Prometheus finds the sidecar; to look at its page, kubectl port-forward.",
     "networkpolicy": """\
-The sidecar asks nobody who reads, and listens beyond loopback for Prometheus: so nobody but Prometheus gets through.
+The sidecar listens beyond loopback for Prometheus, and nobody but Prometheus gets through.
 It takes a network plugin that enforces policies. The kubelet's probes and kubectl port-forward pass.""",
 }
 """What is said at the top of each file."""

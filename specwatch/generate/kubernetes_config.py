@@ -131,6 +131,8 @@ class KubernetesConfig(RulesConfig):
     """The sidecar's own configuration file, for whatever else it is to be told."""
     deliver: tuple[Delivery, ...] = ()
     """Whom the sidecar tells of alerts; nobody where Alertmanager does."""
+    sidecar_tokens: bool = False
+    """Whether the sidecar asks for a token, in all that Prometheus and probes do not read."""
     vllm_namespaces: tuple[Namespace, ...] = ()
     """Where the vLLM pods are; none: in the namespace of everything else."""
     vllm_pod_labels: Selector = Field(default={"app.kubernetes.io/name": "vllm"})
@@ -150,7 +152,7 @@ class KubernetesConfig(RulesConfig):
 
     @model_validator(mode="after")
     def _has_a_sidecar_where_one_is_spoken_of(self) -> KubernetesConfig:
-        if not self.target and (self.deliver or self.sidecar_config):
+        if not self.target and (self.deliver or self.sidecar_config or self.sidecar_tokens):
             raise _refuse("without a target there is no sidecar to configure: name the vLLM servers that it watches")
         return self
 

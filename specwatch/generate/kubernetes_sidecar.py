@@ -41,6 +41,9 @@ SECRET_ENTRIES: Mapping[Delivery, str] = {
 }
 """Entries of the sidecar's configuration that name those files."""
 
+TOKEN_KEYS: Mapping[str, str] = {"read_token_file": "read-tokens", "admin_token_file": "admin-tokens"}
+"""The same of the tokens by which the sidecar knows who asks."""
+
 REQUESTS = {"cpu": "50m", "memory": "128Mi"}
 LIMITS = {"cpu": "500m", "memory": "256Mi"}
 """A sidecar takes 65 MB, and half a MB more for each engine that it watches; reading a page takes a millisecond."""
@@ -53,7 +56,14 @@ _POD = re.compile(r"(?P<pod>[a-z0-9-]+)\.[a-z0-9-]+\.(?P<namespace>[a-z0-9-]+)\.
 
 _SIDECAR_HEAD = """\
 The keys are the options of specwatch sidecar. It listens beyond loopback, because Prometheus and the kubelet ask from
-outside the pod. Nothing asks who reads, hence insecure, which it demands for that; the NetworkPolicy says who may.
+outside the pod. """
+
+_WITHOUT_TOKENS = """\
+Nothing asks who reads, hence insecure, which it demands for that; the NetworkPolicy says who may.
+"""
+
+_WITH_TOKENS = """\
+Both read without a token what open_metrics opens; all else takes one.
 """
 
 
@@ -79,16 +89,23 @@ def sidecar_text(config: KubernetesConfig) -> str:
                 f"target {target.url}: from its pod, that is the sidecar itself; write the vLLM pod's name, such as "
                 "http://vllm-0.vllm.NAMESPACE.svc:8000"
             )
-    flags = {"target": tuple(map(named, config.target)), "listen": f"0.0.0.0:{PORT}", "insecure": True}
+    openness = "open_metrics" if config.sidecar_tokens else "insecure"
+    flags = {"target": tuple(map(named, config.target)), "listen": f"0.0.0.0:{PORT}", openness: True}
     chosen = load(SidecarConfig, config.sidecar_config, flags)
     entries = chosen.model_dump(mode="json", exclude_defaults=True)
     _refuse_paths(entries, config)
-    entries.update({SECRET_ENTRIES[to]: str(SECRETS_FOLDER / SECRET_KEYS[to]) for to in config.deliver})
+    entries.update({entry: str(SECRETS_FOLDER / key) for entry, key in secret_files(config).items()})
     if config.runbook_base:
         entries.setdefault("runbooks_url", config.runbook_base)
     if config.draft_cost != ASSUMED.c:
         entries.setdefault("draft_cost", config.draft_cost)
-    return to_yaml(entries, _SIDECAR_HEAD)
+    return to_yaml(entries, _SIDECAR_HEAD + (_WITH_TOKENS if config.sidecar_tokens else _WITHOUT_TOKENS))
+
+
+def secret_files(config: KubernetesConfig) -> dict[str, str]:
+    """Keys of the Secret that people make, by the entries of the configuration that name their files."""
+    delivery = {SECRET_ENTRIES[to]: SECRET_KEYS[to] for to in config.deliver}
+    return delivery | (TOKEN_KEYS if config.sidecar_tokens else {})
 
 
 def named(target: str) -> str:
@@ -103,6 +120,7 @@ def named(target: str) -> str:
 def _refuse_paths(entries: Mapping[str, Any], config: KubernetesConfig) -> None:
     """InputError for files of this machine, which the container does not have."""
     remedies = {entry: f"say --deliver {to.value}, which mounts it" for to, entry in SECRET_ENTRIES.items()}
+    remedies |= dict.fromkeys(TOKEN_KEYS, "say --sidecar-tokens, which mounts it")
     remedies["launch_record"] = "say num_speculative_tokens and draft_cost instead"
     for entry, remedy in remedies.items():
         if entry in entries:
@@ -150,7 +168,7 @@ def _pod(config: KubernetesConfig) -> dict[str, Any]:
 
 def _container(config: KubernetesConfig) -> dict[str, Any]:
     mounts = [{"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True}]
-    if config.deliver:
+    if secret_files(config):
         mounts.append({"name": "secrets", "mountPath": str(SECRETS_FOLDER), "readOnly": True})
     return {
         "name": "sidecar",
@@ -178,8 +196,8 @@ def _probe(path: str) -> dict[str, Any]:
 
 def _volumes(config: KubernetesConfig) -> list[dict[str, Any]]:
     volumes: list[dict[str, Any]] = [{"name": "config", "configMap": {"name": config.sidecar_name}}]
-    if config.deliver:
-        items = [{"key": SECRET_KEYS[to], "path": SECRET_KEYS[to]} for to in config.deliver]
+    if secret_files(config):
+        items = [{"key": key, "path": key} for key in secret_files(config).values()]
         secret = {"secretName": config.keys_of_sidecar, "items": items, "defaultMode": READABLE_BY_GROUP}
         volumes.append({"name": "secrets", "secret": secret})
     return volumes

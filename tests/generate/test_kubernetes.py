@@ -19,6 +19,7 @@ from specwatch.generate.kubernetes import kubernetes_files
 from specwatch.generate.kubernetes_config import KubernetesConfig
 from specwatch.generate.kubernetes_sidecar import named
 from specwatch.generate.rules_config import RulesConfig
+from specwatch.sidecar.access import OPEN_PATHS
 from tests.support.programs import run
 from tests.support.services import promtool
 
@@ -304,6 +305,34 @@ def test_secrets_are_files_that_only_the_sidecars_group_reads():
 def test_without_delivery_there_is_no_secret():
     assert [volume["name"] for volume in pod(PLAIN)["volumes"]] == ["config"]
     assert not [key for key in sidecar_entries(PLAIN) if key.endswith("_file")]
+
+
+def test_tokens_are_mounted_from_the_secret_and_only_metrics_and_health_are_open():
+    config = KubernetesConfig(target=(POD,), sidecar_tokens=True, deliver=("slack",))
+    entries = sidecar_entries(config)
+    keys = ["slack-webhook", "read-tokens", "admin-tokens"]
+    assert [entries[name] for name in ("slack_webhook_file", "read_token_file", "admin_token_file")] == [
+        f"/etc/specwatch/secrets/{key}" for key in keys
+    ]
+    assert entries["open_metrics"] is True
+    assert "insecure" not in entries
+    (_, volume) = pod(config)["volumes"]
+    assert [item["key"] for item in volume["secret"]["items"]] == keys
+    (container,) = pod(config)["containers"]
+    probed = {container[probe]["httpGet"]["path"] for probe in ("readinessProbe", "livenessProbe")}
+    assert probed | {read(config, "servicemonitor.yaml")["spec"]["endpoints"][0].get("path", "/metrics")} == OPEN_PATHS
+    assert "hence insecure" not in read(config, "configmap.yaml")["data"]["sidecar.yaml"]
+
+
+def test_tokens_of_this_machine_are_none_of_the_containers(tmp_path):
+    (tmp_path / "sidecar.yaml").write_text("read_token_file: /here/read-tokens\n")
+    config = KubernetesConfig(target=(POD,), sidecar_config=tmp_path / "sidecar.yaml")
+    with pytest.raises(InputError, match=r"read_token_file in .*--sidecar-tokens, which mounts it"):
+        kubernetes_files(config)
+
+
+def test_tokens_of_no_sidecar_are_a_mistake():
+    assert "without a target there is no sidecar" in problem(sidecar_tokens=True)
 
 
 def test_without_a_target_there_is_no_sidecar_and_all_else_is_there():
