@@ -24,6 +24,8 @@ RUN_ELSEWHERE = {
     "specwatch demo --simulated": "tests/e2e/test_demo.py",
     "specwatch check http://localhost:8000": "tests/e2e/test_check.py",
     "specwatch verify http://localhost:8000": "tests/e2e/test_verify.py",
+    "specwatch status http://localhost:9108": "tests/cli/test_status.py",
+    "specwatch top http://localhost:9108": "tests/cli/test_top.py",
 }
 """Commands that need minutes or a server, and the file that runs them."""
 
