@@ -132,9 +132,10 @@ class LosslessnessChecks:
 
     async def check(self, target: Target) -> None:
         """One check of one target; what prevents it is counted, and logged when it begins or changes."""
-        if target.name not in self.states:
-            self.states[target.name] = self._fresh()
-        state = self.states[target.name]
+        name = target.name
+        if name not in self.states:
+            self.states[name] = self._fresh()
+        state = self.states[name]
         before = state.problem
         state.checks += 1
         try:
@@ -144,10 +145,10 @@ class LosslessnessChecks:
             state.problem = cut(clean(str(problem)), 300)
         except Exception:
             state.problem = "a defect of specwatch"
-            log.exception("%r: a defect of specwatch in checking losslessness", target.name)
+            log.exception("%r: a defect of specwatch in checking losslessness", name, extra={"target": name})
         state.failures += state.problem is not None
         if state.problem and state.problem != before:
-            log.warning("%r: losslessness not checked: %s", target.name, state.problem)
+            log.warning("%r: losslessness not checked: %s", name, state.problem, extra={"target": name})
 
     async def _ask(self, target: Target, state: TargetState) -> None:
         async with Server(target, token=self._settings.api_key, seconds=REQUEST_SECONDS) as server:

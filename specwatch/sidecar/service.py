@@ -162,7 +162,7 @@ class Service:
     def _leave(self, name: str) -> None:
         self._end(name)
         self._gone[name] = _Gone(self.watches.pop(name), self.tallies.pop(name), self.clock.now())
-        log.info("%r: no longer a target", name)
+        log.info("%r: no longer a target", name, extra={"target": name})
 
     def _take_in(self, target: Target) -> None:
         name = target.name
@@ -222,7 +222,7 @@ class Service:
                 try:
                     await self._forgotten(name)
                 except Exception:
-                    log.exception("%r: a defect of specwatch in forgetting it", name)
+                    log.exception("%r: a defect of specwatch in forgetting it", name, extra={"target": name})
 
     def _begin(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
         self._tasks[watch.target.name] = asyncio.create_task(self._keep_looking(session, watch))
@@ -265,7 +265,8 @@ class Service:
             # A page that trips over a defect of ours must not end the watch over this target, nor over any other.
             watch.failed(f"specwatch itself failed at this page ({type(problem).__name__})")
             if watch.error != before:
-                log.exception("%r: a defect of specwatch", watch.target.name)
+                name = watch.target.name
+                log.exception("%r: a defect of specwatch", name, extra={"target": name})
         tally.failures += watch.error is not None
         tally.scrapes += 1
         tally.ended_at = self.clock.now()
@@ -305,7 +306,8 @@ class Service:
             now = self.clock.now()
             await self._listener(watch, now, lambda: self._findings(now).get(watch.target.name) or watch.findings(now))
         except Exception:
-            log.exception("%r: a defect of specwatch in judging it", watch.target.name)
+            name = watch.target.name
+            log.exception("%r: a defect of specwatch in judging it", name, extra={"target": name})
 
 
 def _phase(name: str) -> float:
@@ -317,7 +319,8 @@ def _report_change(watch: TargetWatch, before: str | None) -> None:
     """Log a failure when it begins or changes, and its end: not at every scrape."""
     if watch.error == before:
         return
+    name = watch.target.name
     if watch.error is None:
-        log.info("%r: answers again", watch.target.name)
+        log.info("%r: answers again", name, extra={"target": name})
     else:
-        log.warning("%r at %s: %s", watch.target.name, watch.target.url, watch.error)
+        log.warning("%r at %s: %s", name, watch.target.url, watch.error, extra={"target": name})

@@ -100,3 +100,4 @@ async def test_a_sidecar_that_is_told_so_says_everything_in_json():
     told = [json.loads(line) for line in said]
     assert [line["level"] for line in told] == ["info", "warning"]
     assert told[0]["message"].startswith("serving http")
+    assert told[1]["target"] == "127.0.0.1:1"
