@@ -18,11 +18,10 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from specwatch import __version__
 from specwatch.alerting.delivery import Health, ReceiverStatus
 from specwatch.alerting.evaluation import AlertStatus, Transition
 from specwatch.alerting.notification import Places, ServerNews
-from specwatch.alerting.posting import why_no_answer
+from specwatch.alerting.posting import session_for, why_no_answer
 from specwatch.alerting.receivers import bearer
 from specwatch.alerting.secrets import Secret, check_url
 from specwatch.alerting.webhook import own_labels, timestamp, to_text
@@ -208,14 +207,7 @@ class _Peer:
         await self.news.wait()
 
     def _session(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            trust_env=not self._address.is_local,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={
-                "User-Agent": f"specwatch/{__version__}",
-                **{name: value.reveal() for name, value in self._address.headers.items()},
-            },
-        )
+        return session_for(self._address.is_local, self._address.headers)
 
     async def _send(self, session: aiohttp.ClientSession, alerts: list[dict[str, Any]]) -> None:
         for batch in _batches(alerts):

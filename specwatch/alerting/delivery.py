@@ -21,9 +21,8 @@ from types import TracebackType
 
 import aiohttp
 
-from specwatch import __version__
 from specwatch.alerting.notification import Notification
-from specwatch.alerting.posting import post
+from specwatch.alerting.posting import post, session_for
 from specwatch.alerting.receivers import Receiver
 
 log = logging.getLogger(__name__)
@@ -252,12 +251,7 @@ class _Line:
         self._last_problem: str | None = None
 
     def open(self) -> None:
-        # Proxies of the environment lead out of the house; a receiver on this machine is not behind one.
-        self._session = aiohttp.ClientSession(
-            trust_env=not self._receiver.is_local,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": f"specwatch/{__version__}", "Accept-Encoding": "identity"},
-        )
+        self._session = session_for(self._receiver.is_local, self._receiver.headers)
         self._worker = asyncio.create_task(self._work(self._session), name=f"deliver to {self._receiver.name}")
 
     async def close(self, drain_seconds: float) -> None:

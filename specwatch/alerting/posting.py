@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timezone
 from email.utils import parsedate_to_datetime
 
 import aiohttp
 
+from specwatch import __version__
 from specwatch.alerting.notification import Notification
 from specwatch.alerting.receivers import Receiver, Verdict
+from specwatch.alerting.secrets import Secret
 from specwatch.alerting.text import clean, cut
 
 LONGEST_RETRY_AFTER = 3600.0
@@ -37,6 +40,16 @@ class Attempt:
     """What the incident's next message is to be given."""
 
 
+def session_for(is_local: bool, headers: Mapping[str, Secret] | None = None) -> aiohttp.ClientSession:
+    """Connections to one receiver. Proxies of the environment lead out of the house; one on this machine is inside."""
+    shown = {name: value.reveal() for name, value in (headers or {}).items()}
+    return aiohttp.ClientSession(
+        trust_env=not is_local,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": f"specwatch/{__version__}", "Accept-Encoding": "identity", **shown},
+    )
+
+
 async def post(
     session: aiohttp.ClientSession,
     receiver: Receiver,
@@ -51,7 +64,6 @@ async def post(
             async with session.post(
                 request.url.reveal(),
                 json=request.body,
-                headers={name: value.reveal() for name, value in receiver.headers.items()},
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=timeout),
             ) as response:

@@ -24,6 +24,7 @@ COMMANDS = {
     "launch": "Start vLLM with speculation, and the sidecar beside it",
     "lint": "Find mistakes in rules, routes and dashboards that watch vLLM",
     "methods": "List the ways to draft that a vLLM release has, and what each needs",
+    "notify-test": "Send a test message through every receiver of alerts, and say what came back",
     "push-dashboards": "Bring the dashboards into a running Grafana",
     "references": "List, freeze or relearn what a sidecar takes as normal acceptance",
     "roofline": "Say how fast a model can decode at most on a GPU, and what drafts cost there",
