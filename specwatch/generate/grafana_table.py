@@ -11,8 +11,8 @@ from grafanalib import core
 
 from specwatch.generate.grafana import DATASOURCE, NEUTRAL, PLAIN, Query, Scale, Steps, Words, override, targets
 
-NARROW, WIDE = 115, 215
-"""Widths of a table's columns, in pixels: for a figure with its unit, and for a long heading."""
+NARROW = 115
+"""Width of a table's column in pixels, for a figure with its unit."""
 
 
 @dataclass(frozen=True)

@@ -271,9 +271,9 @@ def test_an_estimated_speedup_is_always_called_estimated_and_at_most():
 
 def test_the_worst_server_is_the_first_and_leads_to_its_own_dashboard():
     table = panel_of(Board.FLEET, "gain least")
-    assert table["options"]["sortBy"] == [{"desc": False, "displayName": "Estimated speedup, at most"}]
+    assert table["options"]["sortBy"] == [{"desc": False, "displayName": "Speedup"}]
     renamed = table["transformations"][1]["options"]["renameByName"]
-    assert renamed["Value #A"] == "Estimated speedup, at most"
+    assert renamed["Value #A"] == "Speedup"
     (link,) = re.findall(r'"url": "([^"]+)"', json.dumps(table))
     assert link.startswith("/d/specwatch-server?${__url_time_range}&")
     assert link.endswith("&var-instance=${__value.raw}")

@@ -17,8 +17,11 @@ import pytest
 
 from specwatch.generate.dashboards import BOARDS, Board, Settings
 from specwatch.generate.dashboards.asks import MODEL, SERVER, Asks, of_sidecar
-from specwatch.generate.dashboards.fleet import UNSAID
+from specwatch.generate.dashboards.fleet import KNOWN as KNOWN_BY
+from specwatch.generate.dashboards.fleet import UNDRAFTED, UNSAID
+from specwatch.generate.dashboards.parts import LEVELS
 from specwatch.generate.live_promql import FLEET
+from specwatch.signals.findings import Level
 from specwatch.signals.speedup import ASSUMED
 from specwatch.vllm.metrics import Counter
 from tests.support.dashboard_truth import WINDOW, Labels, Truth, Values, difference, known
@@ -44,7 +47,7 @@ A_SCRAPE_OF_THE_DAY = 0.03
 V0_IS_OLD = 0.02
 """V0's gauge is up to five seconds old, and it is recorded every half minute."""
 
-STATES = ("too few drafts", "V0", "no speculation", "down")
+STATES = ("too few drafts", "V0", "not drafting", "down")
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,14 @@ def with_v0(truth: Truth) -> Values:
 
 
 def every_server(truth: Truth) -> Values:
-    return every(truth.signal("running_requests", SERVER), lambda _: UNSAID)
+    said = {**dict.fromkeys(truth.undrafted(), UNDRAFTED), **truth.worth()}
+    return {**every(truth.signal("running_requests", SERVER), lambda _: UNSAID), **said}
+
+
+def how_known(truth: Truth) -> Values:
+    estimated = every(truth.signal("estimated_speedup", SERVER), lambda _: KNOWN_BY["estimated"])
+    measured = {key: KNOWN_BY["measured"] for key in truth.worth() if dict(key)["instance"] in truth.told}
+    return {**estimated, **measured}
 
 
 def worth(truth: Truth) -> Values:
@@ -121,11 +131,12 @@ BY_PLACE: dict[str, tuple[Expected, float]] = {
         A_SCRAPE_OF_THE_DAY,
     ),
     "fleet: Which servers gain least? A": (
-        lambda t: {**every_server(t), **t.signal("estimated_speedup", SERVER)},
+        every_server,
         EXACT,
     ),
-    "fleet: Which servers gain least? B": (with_v0, 0.01),
-    "fleet: Which servers gain least? C": (
+    "fleet: Which servers gain least? B": (how_known, EXACT),
+    "fleet: Which servers gain least? C": (with_v0, 0.01),
+    "fleet: Which servers gain least? D": (
         lambda t: since_yesterday(t, "acceptance_rate"),
         EXACT,
     ),
@@ -142,10 +153,16 @@ BY_PLACE: dict[str, tuple[Expected, float]] = {
     "fleet: Which alerts fired, and when? A": (lambda t: lanes(t, "page", 2), EXACT),
     "fleet: Which alerts fired, and when? B": (lambda t: lanes(t, "ticket", 1), EXACT),
     "fleet: What fires now, and for how long? A": (lambda t: dict.fromkeys(alerts(t), HELD), EXACT),
+    "fleet: What is wrong, and where? (sidecar) A": (lambda t: problems(t), EXACT),
+    "drift: What is wrong, and where? (sidecar) A": (lambda t: problems(t), EXACT),
     "server: How full is the KV cache? A": (lambda t: t.cache(), EXACT),
     "server: Why do requests end? A": (lambda t: t.finished(), EXACT),
     "server: Acceptance of V0 servers since their start A": (lambda t: t.v0("acceptance_rate"), V0_IS_OLD),
     "server: Acceptance length of V0 servers since their start A": (lambda t: t.v0("acceptance_length"), V0_IS_OLD),
+    "drift: Which servers changed most? B": (
+        lambda t: difference(t.signal("acceptance_rate", SERVER), t.signal("acceptance_rate", SERVER, DAY)),
+        A_SCRAPE_OF_THE_DAY,
+    ),
     "drift: Which servers changed most? C": (lambda t: since_yesterday(t, "acceptance_rate"), EXACT),
     "drift: Which servers changed most? E": (lambda t: since_yesterday(t, "draft_length"), EXACT),
     "drift: Is the first draft token still right? A": (lambda t: t.conditional(0, SERVER), EXACT),
@@ -196,11 +213,15 @@ def expected(asked: Asked) -> tuple[Expected, float] | None:
     return (lambda truth: truth.signal(name, labels, window, at)), EXACT if window == WINDOW else A_SCRAPE_OF_THE_DAY
 
 
+WATCHED = ("two:8000", "three:8000")
+"""The servers that a sidecar speaks of."""
+
+
 def sidecar_lines() -> list[str]:
     """What a sidecar says of two servers."""
     found = []
-    for target, model in (("two:8000", LARGE), ("three:8000", LARGE)):
-        about = f'job="specwatch",instance="sidecar:9108",target="{target}",model_name="{model}"'
+    for target in WATCHED:
+        about = f'job="specwatch",instance="sidecar:9108",target="{target}",model_name="{LARGE}"'
         for place, value in SIDECAR.items():
             metric, _, labels = place.partition("{")
             found.append(f"{metric}{{{about}{',' + labels if labels else '}'} {value} {NOW:.3f}\n")
@@ -239,6 +260,7 @@ SIDECAR = {
     'specwatch_speedup_ratio{kind="measured"}': 1.4,
     'specwatch_speedup_low_ratio{kind="calibrated"}': 1.4,
     'specwatch_speedup_high_ratio{kind="calibrated"}': 1.6,
+    "specwatch_known_speedup": 1.4,
     "specwatch_break_even_acceptance_ratio": 0.4,
     "specwatch_saved_tokens_per_hour": 5000.0,
     "specwatch_saved_gpu_seconds_per_hour": 900.0,
@@ -249,7 +271,7 @@ SIDECAR = {
     'specwatch_running_requests_requests{window="5m"}': 4.0,
     'specwatch_acceptance_rate_ratio{window="5m"}': 0.8,
     'specwatch_workload_shift_ratio{feature="prompt_tokens"}': 0.3,
-    'specwatch_diagnosis{code="new-traffic",level="warning"}': 1.0,
+    'specwatch_diagnosis{code="traffic-changed",level="problem"}': 1.0,
     "specwatch_losslessness_distorted": 0.0,
 }
 
@@ -262,7 +284,7 @@ def told_by_sidecar() -> dict[str, Values]:
         labels = dict(re.findall(r'(\w+)="([^"]*)"', written))
         by = () if "window" in labels else tuple(labels)
         expr = of_sidecar(metric, *([written] if "window" in labels else []), by=by)
-        for server in ("two:8000", "three:8000"):
+        for server in WATCHED:
             kept = {name: labels[name] for name in by}
             key = frozenset({"instance": server, "model_name": LARGE, **kept}.items())
             found.setdefault(expr, {})[key] = value
@@ -301,6 +323,13 @@ def alerts(truth: Truth) -> list[Labels]:
     return [frozenset({**alert, "job": "vllm"}.items()) for alert in about]
 
 
+def problems(truth: Truth) -> Values:
+    """What the sidecar finds at the chosen servers."""
+    chosen = [server for server in WATCHED if re.fullmatch(truth.chosen["instance"], server)]
+    about = {"model_name": LARGE, "code": "traffic-changed"}
+    return {frozenset({**about, "instance": server}.items()): LEVELS[Level.PROBLEM][0] for server in chosen}
+
+
 def lanes(truth: Truth, severity: str, value: float) -> Values:
     found = [dict(labels) for labels in alerts(truth)]
     return {frozenset({("alertname", a["alertname"])}): value for a in found if a["severity"] == severity}
@@ -322,7 +351,7 @@ class Scene:
 
     def truth(self, chosen: Mapping[str, str]) -> Truth:
         """What is true of the chosen servers."""
-        return Truth(self.recorded, chosen, self.closed)
+        return Truth(self.recorded, chosen, self.closed, dict.fromkeys(WATCHED, SIDECAR["specwatch_known_speedup"]))
 
     async def ask(self, expr: str, chosen: Mapping[str, str]) -> Values:
         """What an expression gives for the chosen servers."""

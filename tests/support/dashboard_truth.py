@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from specwatch.generate.dashboards.asks import DAY_BEFORE, MODEL, Asks
+from specwatch.generate.dashboards.asks import DAY_BEFORE, IDLE, MODEL, Asks
 from specwatch.generate.live_promql import FLEET, SERVER
 from specwatch.signals.catalogue import MIN_DRAFTS, signals
 from specwatch.signals.formula import conditional_rates
@@ -52,6 +52,8 @@ class Truth:
     recorded: Recorded
     chosen: Mapping[str, str]
     closed: bool
+    told: Mapping[str, float]
+    """By instance, the speedup that a sidecar knows."""
 
     def parts(self, window: float = WINDOW, at: float = NOW) -> Iterator[Part]:
         """Every chosen engine over a window."""
@@ -113,9 +115,15 @@ class Truth:
                 found[key] = value
         return found
 
+    def worth(self) -> Values:
+        """The speedup of every chosen server that has one: a sidecar's, else the estimate."""
+        servers = self.signal("running_requests", SERVER)
+        told = {key: self.told[dict(key)["instance"]] for key in servers if dict(key)["instance"] in self.told}
+        return {**self.signal("estimated_speedup", SERVER), **told}
+
     def speedups(self) -> list[float]:
-        """The estimated speedup of every chosen server that has one."""
-        return list(self.signal("estimated_speedup", SERVER).values())
+        """All of them."""
+        return list(self.worth().values())
 
     def gained(self, labels: Sequence[str], window: float) -> Values:
         """Tokens beyond those of plain decoding."""
@@ -184,14 +192,21 @@ class Truth:
         drafting = {key for key, part in parts.items() if Counter.DRAFTS in part.increments.counts}
         v0 = {key for key, part in parts.items() if part.moments[-1].page.dialect is Dialect.V0}
         speedups = self.speedups()
+        idle = self.undrafted()
         return {
             "paying": sum(value >= 1 for value in speedups),
             "losing": sum(value < 1 for value in speedups),
-            "too few drafts": len(drafting) - len(speedups),
+            "too few drafts": len(drafting) - len(self.signal("estimated_speedup", SERVER)) - len(idle),
             "V0": len(v0),
-            "no speculation": len(parts) - len(drafting) - len(v0),
+            "not drafting": len(parts) - len(drafting) - len(v0) + len(idle),
             "down": 0,
         }
+
+    def undrafted(self) -> set[Labels]:
+        """Servers that could draft, and decode without."""
+        drafted = self.signal("estimated_speedup", SERVER)
+        coverage = self.signal("draft_coverage", SERVER)
+        return {key for key, share in coverage.items() if share < IDLE and key not in drafted}
 
     def v0(self, name: str) -> Values:
         """What really happened on V0 servers since they started."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from specwatch.alerting.catalogue import RATE_WINDOW, Severity, alert
@@ -32,6 +32,9 @@ BY_ENGINE = "{{instance}} engine {{engine}}"
 
 LOSS = alert("SpeculationSlowerThanNone").threshold
 """The estimated speedup below which speculation is a tax."""
+
+IDLE = alert("SpeculationNotDrafting").threshold
+"""The share of drafted decode steps below which a server that could draft does not."""
 
 LAST_DAY = "1d"
 LAST_HOURS = "6h"
@@ -188,10 +191,25 @@ class Asks:
         chosen = "|".join(map(str, positions))
         return self.live.over_window(POSITION_SERIES, V1_ONLY, f'{POSITION}=~"{chosen}"')
 
-    def speedup_or(self, otherwise: float) -> str:
-        """The estimated speedup of every server, and a number for those that have none."""
-        every = f"0 * sum by ({', '.join(SERVER)}) ({self.live.series(EVERY_SERVER)}) + {number(otherwise)}"
-        return f"({self.signal('estimated_speedup', SERVER)})\nor\n({every})"
+    def worth_or(self, undrafted: float, unsaid: float) -> str:
+        """What speculation is worth on every server; numbers for those that decode undrafted, and that cannot tell."""
+        idle = f"0 * ({self.not_drafting()}) + {number(undrafted)}"
+        every = f"0 * sum by ({', '.join(SERVER)}) ({self.live.series(EVERY_SERVER)}) + {number(unsaid)}"
+        return f"{self.worth()}\nor\n({idle})\nor\n({every})"
+
+    def worth_known(self, ranks: Mapping[str, float]) -> str:
+        """How well each server's worth is known: the largest of its kinds' ranks."""
+        told = (
+            f"(0 * ({beside_servers(of_sidecar('specwatch_speedup_ratio', matcher))}) + {number(ranks[kind])})"
+            for kind in ("measured", "calibrated")
+            for matcher in [f'kind="{kind}"']
+        )
+        estimated = f"(0 * ({self.signal('estimated_speedup', SERVER)}) + {number(ranks['estimated'])})"
+        return "\nor\n".join((*told, estimated))
+
+    def not_drafting(self) -> str:
+        """Coverage of the servers that could draft and decode without."""
+        return f"({self.signal('draft_coverage', SERVER)}) < {number(IDLE)}"
 
     def worth(self) -> str:
         """Speedup by server: where a sidecar knows what was measured that, else the estimate, which sees no load."""
@@ -203,9 +221,9 @@ class Asks:
         return f"count (({self.worth()}) < {LOSS:g}) or vector(0)"
 
     def servers_in_state(self) -> dict[str, str]:
-        """How many servers pay or lose, draft too little to say, do not speculate, or cannot be scraped.
+        """How many servers pay or lose, have too little traffic to say, do not draft, or cannot be scraped.
 
-        The first one tells two states, by its label.
+        The first one tells two states, by its label. Whoever does not draft has no draft or leaves it idle.
         """
         by_server = f"by ({', '.join(SERVER)})"
         pays = f'count_values ("state", ({self.worth()}) >= bool {LOSS:g})'
@@ -213,12 +231,13 @@ class Asks:
         every = f"group {by_server} ({self.live.series(EVERY_SERVER)})"
         drafting = f"group {by_server} ({self.live.series(SERIES[Counter.DRAFT_TOKENS][0], V1_ONLY)})"
         enough = f"{sum_by(SERVER, self._drafts())} >= {number(MIN_DRAFTS)}"
+        idle = f"({self.not_drafting()}) unless ({enough})"
         v0 = f"group {by_server} ({self.recorded_alone('acceptance_rate')})"
         return {
             "{{state}}": f'label_replace({named}, "state", "losing", "state", "0")',
-            "too few drafts": f"count ({drafting} unless ({enough})) or vector(0)",
+            "too few drafts": f"count ({drafting} unless ({enough}) unless ({self.not_drafting()})) or vector(0)",
             "V0": f"count ({v0}) or vector(0)",
-            "no speculation": f"count ({every} unless ({drafting} or {v0})) or vector(0)",
+            "not drafting": f"count (({idle}) or ({every} unless ({drafting} or {v0}))) or vector(0)",
             "down": f"count ({self.down()}) or vector(0)",
         }
 

@@ -18,9 +18,8 @@ from specwatch.generate.dashboards.asks import (
     of_sidecar,
 )
 from specwatch.generate.dashboards.frame import Board, Settings, dashboard, link_to_server
-from specwatch.generate.dashboards.parts import DRIFTED, LOW, marks
+from specwatch.generate.dashboards.parts import DRIFTED, LOW, findings, marks
 from specwatch.generate.dashboards.scales import (
-    NO_FINDING,
     NO_REQUEST_ENDED,
     NO_SERVER,
     NO_SIDECAR,
@@ -81,13 +80,15 @@ def _compared(asks: Asks, settings: Settings) -> Section:
         SHARE,
         first=LOWEST,
     )
-    acceptance, yesterday = (each.signal("acceptance_rate", SERVER) for each in (asks, before))
+    acceptance, day, yesterday = (
+        each.signal("acceptance_rate", SERVER) for each in (asks, asks.over(LAST_DAY), before)
+    )
     lengths = asks.signal("draft_length", SERVER)
     rows = table(
         Words(
             "Which servers changed most?",
-            "Acceptance now, over the last day, and now less the same hour a day ago, the largest fall first. Where "
-            "mean K changed too, acceptance moves by that alone.",
+            "Acceptance now, now less the last day's, and now less the same hour a day ago, the largest fall first. "
+            "Where mean K changed too, acceptance moves by that alone.",
             NOTHING_DRAFTED,
         ),
         (
@@ -97,7 +98,7 @@ def _compared(asks: Asks, settings: Settings) -> Section:
         ),
         (
             Column("Now", acceptance, SHARE),
-            Column("Last day", asks.over(LAST_DAY).signal("acceptance_rate", SERVER), SHARE),
+            Column("Against the day", less(acceptance, day), POINTS, width=130),
             Column("Since yesterday", less(acceptance, yesterday), POINTS, width=130),
             Column("Mean K", lengths, TOKENS),
             Column("K since yesterday", less(lengths, before.signal("draft_length", SERVER)), SIGNED, width=150),
@@ -105,7 +106,7 @@ def _compared(asks: Asks, settings: Settings) -> Section:
                 "Drift score", beside_servers(of_sidecar("specwatch_drift_score")), SCORE, grafana.bad_from(DRIFTED)
             ),
         ),
-        Order("Since yesterday"),
+        Order("Against the day"),
     )
     return Section("Did acceptance change?", (Line(9, (now, models)), Line(9, (rows,))))
 
@@ -268,20 +269,4 @@ def _why(settings: Settings) -> Section:
         first=HIGHEST,
         alarm=SHIFTED,
     )
-    findings = table(
-        Words(
-            "What does the sidecar say is wrong? (sidecar)",
-            "Every finding that holds now, by server; the sidecar's page has the evidence and the remedy of each. One "
-            "finding on all servers has one reason.",
-            NO_FINDING,
-        ),
-        (
-            Name("Server", "instance", link=link_to_server(settings)),
-            Name("Model", "model_name"),
-            Name("Finding", "code"),
-            Name("Level", "level", NARROW),
-        ),
-        (Column("Holds", of_sidecar("specwatch_diagnosis", by=("code", "level")), Scale("none"), width=80),),
-        Order("Finding"),
-    )
-    return Section("Needs the sidecar: what shifted, and why", (Line(9, (shift, findings)),))
+    return Section("Needs the sidecar: what shifted, and why", (Line(9, (shift, findings(settings))),))

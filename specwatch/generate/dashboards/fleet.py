@@ -18,9 +18,11 @@ from specwatch.generate.dashboards.fleet_models import drifted, load, models, sa
 from specwatch.generate.dashboards.frame import Board, Settings, dashboard, link_to_server
 from specwatch.generate.dashboards.parts import (
     DRIFTED,
+    KINDS,
     LOSS,
     LOW,
     SPEEDUP,
+    findings,
     marks,
     speedup_words,
 )
@@ -50,7 +52,7 @@ from specwatch.generate.grafana import (
     Words,
 )
 from specwatch.generate.grafana_dashboard import Line, Section
-from specwatch.generate.grafana_table import NARROW, WIDE, Column, Name, Order, table
+from specwatch.generate.grafana_table import NARROW, Column, Name, Order, table
 from specwatch.generate.live_promql import FLEET, SERVER
 
 STATES = {
@@ -58,14 +60,23 @@ STATES = {
     "losing": BAD,
     "too few drafts": NEUTRAL,
     "V0": OTHER,
-    "no speculation": WARN,
+    "not drafting": WARN,
     "down": GONE,
 }
 """What a server may be doing, and its colour."""
 
+WORTH = "Speedup"
+"""The column that the table of servers is sorted by."""
+
+UNDRAFTED = 1.0
+"""The speedup of a server that decodes without its draft: it gains nothing, and comes before all that do."""
+
 UNSAID = 1000.0
 """Stands for a speedup that cannot be told, and is shown as a dash: as no value such a server would come first, and
 among two hundred hide the worst."""
+
+KNOWN = {kind: float(-place) for place, kind in enumerate(KINDS)}
+"""The value that stands for how a speedup is known, the better the larger."""
 
 SEVERITIES = {Severity.PAGE: (2.0, BAD), Severity.TICKET: (1.0, WARN)}
 """The value that stands for a severity, and its colour."""
@@ -115,7 +126,7 @@ def _headline(asks: Asks) -> Section:
             grafana.bad_from(1),
             "Servers that lose",
             f"Servers whose speedup is below {LOSS:g} now, as measured where a sidecar knows it and else as estimated: "
-            "users would wait less without speculation. The table below has the least of the estimates first.",
+            "users would wait less without speculation. The table below begins with them.",
             NO_SERVER,
         ),
         figure(
@@ -153,8 +164,8 @@ def _where(asks: Asks, settings: Settings) -> Section:
     servers = table(
         Words(
             "Which servers gain least?",
-            "Every server, from the smallest estimated speedup upwards, then those that draft too little to say, not "
-            "at all, or on the V0 engine. A click on a server opens it in depth.",
+            "Every server, from the smallest speedup upwards, as measured where a sidecar knows it and else estimated, "
+            "at most. Then those that cannot tell: little traffic, no draft, or V0; a click on one opens it in depth.",
             NO_SERVER,
         ),
         (
@@ -163,14 +174,14 @@ def _where(asks: Asks, settings: Settings) -> Section:
             Name("Job", "job", NARROW),
         ),
         _columns(asks),
-        Order(SPEEDUP),
+        Order(WORTH),
     )
     states = asks.servers_in_state()
     doing = grafana.time_series(
         Words(
             "How many servers pay, and how many do not?",
-            "Servers by what speculation does on them, on top of one another. A rising edge of one colour everywhere "
-            "is the traffic, a thin band is a replica.",
+            "Servers by what speculation does on them, on top of one another; not drafting are those without a draft, "
+            "and whose draft lies idle. An edge that rises everywhere is the traffic, a thin band is a replica.",
             NO_SERVER,
         ),
         [Query(expr, state) for state, expr in states.items()],
@@ -180,7 +191,12 @@ def _where(asks: Asks, settings: Settings) -> Section:
     )
     return Section(
         "Where is it not, and what changed?",
-        (Line(11, (servers,)), Line(9, (doing, _lanes(asks))), Line(7, (_alerts(asks, settings),))),
+        (
+            Line(11, (servers,)),
+            Line(9, (doing, _lanes(asks))),
+            Line(6, (_alerts(asks, settings),)),
+            Line(7, (findings(settings),)),
+        ),
     )
 
 
@@ -195,12 +211,19 @@ def _columns(asks: Asks) -> tuple[Column, ...]:
 
     return (
         Column(
-            SPEEDUP,
-            asks.speedup_or(UNSAID),
+            WORTH,
+            asks.worth_or(UNDRAFTED, UNSAID),
             TIMES,
             grafana.bad_below(LOSS),
-            width=WIDE,
-            words={UNSAID: ("–", NEUTRAL)},
+            width=NARROW,
+            words={UNDRAFTED: ("not drafting", WARN), UNSAID: ("–", NEUTRAL)},
+        ),
+        Column(
+            "Known",
+            asks.worth_known(KNOWN),
+            COUNT,
+            width=100,
+            words={KNOWN[kind]: (kind, colour) for kind, colour in KINDS.items()},
         ),
         Column("Acceptance", acceptance, SHARE, grafana.bad_below(LOW), width=100),
         Column("Since yesterday", change, POINTS, width=130),
@@ -208,7 +231,6 @@ def _columns(asks: Asks) -> tuple[Column, ...]:
         column("Coverage", "draft_coverage", SHARE),
         column("Batch", "running_requests", Scale("none", decimals=1)),
         column("TPOT", "tpot", SECONDS),
-        column("Tokens/s", "generation_throughput", Scale("none", decimals=0)),
         Column("Drift", drift, SCORE, grafana.bad_from(DRIFTED), width=80),
     )
 

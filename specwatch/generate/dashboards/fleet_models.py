@@ -14,6 +14,7 @@ from specwatch.generate.dashboards.asks import (
 )
 from specwatch.generate.dashboards.parts import (
     DRIFTED,
+    KINDS,
     LOSS,
     LOW,
     SPEEDUP,
@@ -48,7 +49,6 @@ from specwatch.generate.grafana import (
 )
 from specwatch.generate.grafana_dashboard import Line, Section
 from specwatch.generate.grafana_table import Column, Name, Order, table
-from specwatch.generate.live_promql import SERVER
 
 
 def models(asks: Asks) -> Section:
@@ -66,12 +66,12 @@ def models(asks: Asks) -> Section:
         alarm=LOW,
     )
     speedup = speedup_trend(f"{SPEEDUP}, by model: above {LOSS:g}?", asks.models("estimated_speedup"), asks)
-    each = asks.signal("estimated_speedup", SERVER)
+    each = asks.worth()
     spread = grafana.time_series(
         Words(
             "Do all servers gain alike?",
-            "The smallest, the middle and the largest estimated speedup (at most) of all selected servers. A minimum "
-            "that leaves the middle is one bad replica; all three falling is the traffic.",
+            "The smallest, the middle and the largest speedup of all selected servers, as measured where a sidecar "
+            "knows it and else estimated, at most. The worst falling alone is a replica, all three the traffic.",
             NOTHING_DRAFTED,
         ),
         [
@@ -176,6 +176,7 @@ def drifted() -> Section:
         first=HIGHEST,
         alarm=DRIFTED,
     )
+    scores = of_sidecar("specwatch_drift_score")
     servers = grafana.time_series(
         Words(
             "How many servers drifted? (sidecar)",
@@ -184,8 +185,8 @@ def drifted() -> Section:
             NO_SIDECAR,
         ),
         [
-            Query(f"count ({of_sidecar('specwatch_drift_score')} >= {DRIFTED:g})", "drifted"),
-            Query(f"count ({of_sidecar('specwatch_drift_score')})", "judged"),
+            Query(f"sum ({scores} >= bool {DRIFTED:g})", "drifted"),
+            Query(f"count ({scores})", "judged"),
         ],
         COUNT,
         styles={"drifted": grafana.fixed(BAD), "judged": grafana.fixed(NEUTRAL)},
@@ -199,11 +200,7 @@ def drifted() -> Section:
         ),
         [Query(f"quantile by (kind) (0.5, {of_sidecar('specwatch_speedup_ratio', by=('kind',))})", "{{kind}}")],
         TIMES,
-        styles={
-            "measured": grafana.fixed(GOOD),
-            "calibrated": grafana.fixed(OTHER),
-            "estimated": grafana.fixed(NEUTRAL),
-        },
+        styles={kind: grafana.fixed(colour) for kind, colour in KINDS.items()},
         alarm=LOSS,
     )
-    return Section("Needs the sidecar: has the traffic drifted?", (Line(8, (score, servers, kinds)),))
+    return Section("Needs the sidecar: has the traffic drifted?", (Line(9, (score, servers, kinds)),))

@@ -6,15 +6,24 @@ from typing import Any
 
 from specwatch.alerting.catalogue import alert
 from specwatch.generate import grafana, grafana_dashboard
-from specwatch.generate.dashboards.asks import BY_MODEL, MODEL, Asks
+from specwatch.generate.dashboards.asks import BY_MODEL, MODEL, Asks, of_sidecar
+from specwatch.generate.dashboards.asks import IDLE as IDLE
 from specwatch.generate.dashboards.asks import LOSS as LOSS
-from specwatch.generate.dashboards.scales import GAIN, NOTHING_DRAFTED, TIMES
-from specwatch.generate.grafana import BAD, LOWEST, NEUTRAL, WARN, Query, Scale, Words
+from specwatch.generate.dashboards.frame import Settings, link_to_server
+from specwatch.generate.dashboards.scales import COUNT, GAIN, NO_FINDING, NOTHING_DRAFTED, TIMES
+from specwatch.generate.grafana import BAD, GOOD, LOWEST, NEUTRAL, OTHER, WARN, Query, Scale, Words
+from specwatch.generate.grafana_table import Column, Name, Order, table
+from specwatch.signals.findings import Level
 
 LOW = alert("SpeculativeAcceptanceRateLow").threshold
-IDLE = alert("SpeculationNotDrafting").threshold
 DRIFTED = alert("SpeculationDrifted").threshold
 WORTHLESS = alert("SpeculationLastPositionsWasted").threshold
+
+KINDS = {"measured": GOOD, "calibrated": OTHER, "estimated": NEUTRAL}
+"""How a speedup is known, the best known first, and the colour of each."""
+
+LEVELS = {Level.PROBLEM: (2.0, WARN), Level.NOTICE: (1.0, NEUTRAL)}
+"""The value that stands for how much a finding matters, and its colour."""
 
 SPEEDUP = "Estimated speedup, at most"
 """What the estimate is called wherever it stands: without a measurement it is an upper bound."""
@@ -48,6 +57,38 @@ def marks(asks: Asks) -> tuple[dict[str, Any], ...]:
         grafana_dashboard.annotation("Restarts", asks.restarts(), "{{instance}} restarted", NEUTRAL),
         grafana_dashboard.annotation("Deployments", asks.deployments(), "{{instance}} got another K", WARN),
         grafana_dashboard.annotation("Alerts", page, "{{alertname}} {{instance}}", BAD, enabled=False),
+    )
+
+
+def findings(settings: Settings) -> Any:
+    """What a sidecar finds at each server, problems first."""
+    told = (
+        f"{value:g} * ({of_sidecar('specwatch_diagnosis', matcher, by=('code',))})"
+        for level, (value, _) in LEVELS.items()
+        for matcher in [f'level="{level.value}"']
+    )
+    return table(
+        Words(
+            "What is wrong, and where? (sidecar)",
+            "What the sidecar finds now, by server, problems first; its page has the evidence and the remedy of each. "
+            "One finding on all servers has one reason.",
+            NO_FINDING,
+        ),
+        (
+            Name("Server", "instance", link=link_to_server(settings)),
+            Name("Model", "model_name"),
+            Name("Finding", "code"),
+        ),
+        (
+            Column(
+                "Level",
+                "\nor\n".join(told),
+                COUNT,
+                width=90,
+                words={value: (level.value, colour) for level, (value, colour) in LEVELS.items()},
+            ),
+        ),
+        Order("Level", descending=True),
     )
 
 

@@ -14,7 +14,7 @@ PROMPTS = Scale("suffix:tokens", decimals=0)
 MANY_TOKENS = Scale("short", low=None)
 """Tokens by the million, and lost ones below 0."""
 RATE = Scale("suffix:tokens/s")
-GAIN = Scale("suffix:tokens/s", low=None, decimals=1)
+GAIN = Scale("suffix:tokens/s", low=None)
 """Tokens a second that may be lost."""
 REQUESTS = Scale("suffix:req", decimals=1, at_least=1.0)
 REQUEST_RATE = Scale("reqps")

@@ -12,6 +12,7 @@ from specwatch.generate.dashboards.asks import (
 )
 from specwatch.generate.dashboards.parts import (
     DRIFTED,
+    KINDS,
     LOSS,
     LOW,
     trend,
@@ -198,7 +199,10 @@ def sidecar() -> Section:
             ),
         ],
         TIMES,
-        styles={"/ (low|high)$/": {"custom.lineWidth": 1, "custom.lineStyle": {"fill": "dash", "dash": [4, 6]}}},
+        styles={
+            **{f"/ {kind}( |$)/": grafana.fixed(colour) for kind, colour in KINDS.items()},
+            "/ (low|high)$/": {"custom.lineWidth": 1, "custom.lineStyle": {"fill": "dash", "dash": [4, 6]}},
+        },
         alarm=LOSS,
     )
     drift = grafana.time_series(
@@ -213,4 +217,4 @@ def sidecar() -> Section:
         first=HIGHEST,
         alarm=DRIFTED,
     )
-    return Section("Needs the sidecar: speedup by kind, and drift", (Line(8, (kinds, drift)),))
+    return Section("Needs the sidecar: speedup by kind, and drift", (Line(10, (kinds, drift)),))
