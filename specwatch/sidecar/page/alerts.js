@@ -209,7 +209,7 @@ const COUNTS = [
 function deliveriesTable(deliveries, now) {
   return h(
     "table",
-    { class: "plain deliveries", "aria-labelledby": "deliveries-title" },
+    { class: "plain from-edge deliveries", "aria-labelledby": "deliveries-title" },
     h(
       "thead",
       {},

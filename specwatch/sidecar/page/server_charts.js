@@ -12,7 +12,7 @@ const share = (value) => format.percent(value, 0);
 const plain = (value) => String(Number(value.toFixed(1)));
 
 /** How a figure stands to an alert's limit, as people say it. */
-const RELATIONS = { "<": "below", ">": "above", "<=": "at or below", ">=": "from", "==": "at" };
+const RELATIONS = { "<": "below", ">": "above", "<=": "at or below", ">=": "at or above", "==": "at" };
 
 /**
  * The charts. `figure` is a point's; `signal` what the alerts' limits are of; `least` how far the scale goes at least;
@@ -32,8 +32,8 @@ const CHARTS = [
   { figure: "drift_score", title: "Drift score", least: 1.8, write: plain, isMoment: true },
   { figure: "running_requests", title: "Load", note: () => "requests running, mean", least: 4, write: plain },
   { figure: "waiting_requests", title: "Queue", note: () => "requests waiting, mean", least: 4, write: plain, isLeftOutAtZero: true },
-  { figure: "draft_length", title: "K", note: () => "draft tokens a draft, mean", least: 4, write: plain },
-  { figure: "draft_coverage", title: "Coverage", note: () => "share of decode steps that were drafted", top: 1, write: share },
+  { figure: "draft_length", title: "K", note: () => "draft tokens, mean", least: 4, write: plain },
+  { figure: "draft_coverage", title: "Coverage", note: () => "of decode steps", top: 1, write: share },
 ];
 
 /** Room above the highest value, so that its line does not lie on the edge. */

@@ -31,7 +31,7 @@ export function findingsList(target) {
         "li",
         { "data-key": code, class: tone },
         h("span", { class: `word ${tone}` }, shape(drawn), word),
-        h("span", {}, text, remedy && h("span", { class: "remedy" }, remedy), figures(evidence ?? [])),
+        h("span", {}, h("span", { class: "text" }, text), remedy && h("span", { class: "remedy" }, remedy), figures(evidence ?? [])),
       );
     }),
   );

@@ -11,7 +11,8 @@ export function positionsSection(target) {
   const long = Object.keys(target.windows ?? {}).at(-1) ?? window;
   const recent = values(target).position_acceptance ?? [];
   const before = values(target, long).position_acceptance ?? [];
-  const heads = [format.windowWords(window), format.windowWords(long)];
+  const heads = [window, long].map(format.windowWords);
+  const notes = [window, long].map((label) => covered(label, target.windows[label]?.seconds));
   if (!recent.length) {
     return null;
   }
@@ -35,7 +36,9 @@ export function positionsSection(target) {
               {},
               h("th", { scope: "col" }, "Position"),
               h("td", {}),
-              heads.map((head) => h("th", { scope: "col", class: "figure" }, head)),
+              heads.map((head, index) =>
+                h("th", { scope: "col", class: "figure" }, head, notes[index] && h("small", {}, notes[index])),
+              ),
             ),
           ),
           h(

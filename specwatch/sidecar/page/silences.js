@@ -1,9 +1,10 @@
 // Silences: alerts that somebody knows of, and wants no message about for a while.
 
-import { h, scroller } from "./dom.js";
+import { h } from "./dom.js";
 import * as format from "./format.js";
 import { Refused, change, reasonOf } from "./live.js";
 import { link } from "./links.js";
+import { cardTable, cell, head, rowHead } from "./sections.js";
 
 /** How long a silence can last, in seconds, by what people call it. */
 const LENGTHS = [
@@ -31,47 +32,45 @@ export function silencesSection(silences, now) {
     silences === null
       ? h("p", { class: "quiet" }, "Not read yet.")
       : silences.length
-        ? scroller(table(silences, now))
+        ? table(silences, now)
         : h("p", { class: "quiet" }, "None: every alert that fires is told."),
   );
 }
 
 function table(silences, now) {
-  return h(
-    "table",
-    { class: "plain silences", "aria-labelledby": "silences-title" },
-    h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        PATTERNS.map(([, head]) => h("th", { scope: "col" }, head)),
-        h("th", { scope: "col" }, "Until"),
-        h("th", { scope: "col" }, "By"),
-        h("td", {}),
-      ),
-    ),
+  return cardTable(
+    { class: "silences", "aria-labelledby": "silences-title" },
+    [...PATTERNS.map(([, label]) => head(label)), head("Until"), head("By"), head(h("span", { class: "hidden" }, "Ends it"))],
     h(
       "tbody",
-      {},
-      silences.map((silence) =>
-        h(
-          "tr",
-          { "data-key": silence.id },
-          PATTERNS.map(([name]) => h("td", { class: "break" }, format.outsider(pattern(silence[name])))),
-          h("td", {}, format.when(silence.ends_at, now), h("small", {}, `${format.duration(silence.ends_at - now)} left`)),
-          h("td", { class: "break" }, silence.by || format.NONE, h("small", { class: "break" }, silence.comment)),
-          h(
-            "td",
-            { class: "figure" },
-            h(
-              "button",
-              { type: "button", "data-ends": silence.id, "aria-label": `End the silence of ${pattern(silence.alert)} on ${pattern(silence.target)}` },
-              "End",
-            ),
-          ),
-        ),
+      { role: "rowgroup" },
+      silences.map((silence) => row(silence, now)),
+    ),
+  );
+}
+
+function row(silence, now) {
+  const [alert, target, model] = PATTERNS.map(([name]) => pattern(silence[name]));
+  return h(
+    "tr",
+    { role: "row", "data-key": silence.id },
+    rowHead({ class: "break" }, format.outsider(alert)),
+    cell("Server", "break", format.outsider(target)),
+    cell("Model", "break", format.outsider(model)),
+    cell(
+      "Until",
+      null,
+      format.when(silence.ends_at, now),
+      h("small", {}, `${format.duration(silence.ends_at - now)} left`),
+    ),
+    cell("By", "break", silence.by || format.NONE, h("small", { class: "break" }, silence.comment)),
+    h(
+      "td",
+      { role: "cell", class: "figure" },
+      h(
+        "button",
+        { type: "button", "data-ends": silence.id, "aria-label": `End the silence of ${alert} on ${target}` },
+        "End",
       ),
     ),
   );
@@ -92,7 +91,11 @@ export function silenceForm(params) {
       "form",
       { class: "silence" },
       PATTERNS.map(([name, label]) =>
-        field(label, h("input", { name, required: true, maxlength: "300", value: params[name] ?? "*", spellcheck: "false" })),
+        field(
+          label,
+          h("input", { name, required: true, maxlength: "300", value: params[name] ?? "*", spellcheck: "false" }),
+          name === "alert",
+        ),
       ),
       field(
         "For",
@@ -103,7 +106,7 @@ export function silenceForm(params) {
         ),
       ),
       field("Who you are", h("input", { name: "by", maxlength: "100", autocomplete: "name" })),
-      field("Why", h("input", { name: "comment", maxlength: "300", autocomplete: "off" })),
+      field("Why", h("input", { name: "comment", maxlength: "300", autocomplete: "off" }), true),
       h("button", { type: "submit" }, "Silence"),
       filled && h("a", { href: link({ view: "alerts" }) }, "Clear"),
     ),
@@ -111,8 +114,8 @@ export function silenceForm(params) {
   );
 }
 
-function field(label, input) {
-  return h("label", {}, h("span", {}, label), input);
+function field(label, input, isWide = false) {
+  return h("label", { class: isWide && "wide" }, h("span", {}, label), input);
 }
 
 /** Silence what a form says, from the sidecar's `now` on. */

@@ -1,11 +1,11 @@
 // Targets: where each server was found, and how reading its page goes.
 
 import { shape } from "./charts.js";
-import { h, scroller } from "./dom.js";
+import { h } from "./dom.js";
 import * as format from "./format.js";
 import { lazy } from "./lazy.js";
 import { serverLink } from "./links.js";
-import { heading } from "./sections.js";
+import { cardTable, cell, head, heading, rowHead } from "./sections.js";
 import { DIALECTS } from "./server_facts.js";
 
 const STATES = {
@@ -30,36 +30,25 @@ export function targetsView(told, now) {
   return [
     heading(["Targets ", h("small", {}, counts)]),
     targets.length
-      ? h("section", {}, scroller(table([...down, ...others], now)))
+      ? h("section", {}, table([...down, ...others], now))
       : h("p", { class: "quiet" }, "None is watched."),
     sources.length > 0 && sourcesSection(told, now),
   ];
 }
 
-function head(text, note, place) {
-  return h("th", { scope: "col", class: place }, text, note && h("small", {}, note));
-}
-
 function table(targets, now) {
-  return h(
-    "table",
-    { class: "plain targets", "aria-labelledby": "view-title" },
-    h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        head("Server"),
-        head("State"),
-        head("vLLM"),
-        head("Last page", "ago", "figure"),
-        head("Took", "last scrape", "figure"),
-        head("Lag", "behind its turn", "figure"),
-        head("Missed", "turns, all in all", "figure"),
-        head("Found in"),
-      ),
-    ),
+  return cardTable(
+    { class: "targets", "aria-labelledby": "view-title" },
+    [
+      head("Server"),
+      head("State"),
+      head("vLLM"),
+      head("Last page", "ago", "figure"),
+      head("Took", "last scrape", "figure"),
+      head("Lag", "behind its turn", "figure"),
+      head("Missed", "turns in all", "figure"),
+      head("Found in"),
+    ],
     targets.map((target) => body(target, now)),
   );
 }
@@ -79,32 +68,31 @@ function row(target) {
   const labels = Object.entries(target.labels).map(([name, value]) => `${name}="${value}"`);
   return h(
     "tbody",
-    {},
+    { role: "rowgroup" },
     h(
       "tr",
-      {},
-      h(
-        "th",
-        { scope: "row", class: "name" },
+      { role: "row" },
+      rowHead(
+        { class: "name" },
         h("a", { href: serverLink(target.name) }, format.outsider(target.name)),
         h("small", { class: "break" }, target.url),
         labels.length > 0 && h("small", { class: "break" }, format.outsider(format.shortened(labels.join(", "), 200))),
         target.error && h("small", { class: "bad break" }, target.error),
       ),
-      h("td", {}, h("span", { class: `word ${tone}` }, shape(drawn), word)),
-      h(
-        "td",
-        {},
+      cell("State", null, h("span", { class: `word ${tone}` }, shape(drawn), word)),
+      cell(
+        "vLLM",
+        null,
         target.release ?? format.NONE,
         target.dialect && h("small", { class: "break" }, DIALECTS[target.dialect] ?? target.dialect),
       ),
-      h("td", { class: "figure" }, target.ago),
-      h("td", { class: "figure" }, target.took),
-      h("td", { class: "figure" }, target.behind),
-      h("td", { class: "figure" }, format.whole(target.missed)),
-      h(
-        "td",
-        { class: "break" },
+      cell("Last page, ago", "figure", target.ago),
+      cell("Last scrape took", "figure", target.took),
+      cell("Lag", "figure", target.behind),
+      cell("Turns missed", "figure", format.whole(target.missed)),
+      cell(
+        "Found in",
+        "break",
         target.found_in || "given by hand",
         target.job && h("small", { class: "break" }, format.outsider(target.job)),
       ),
@@ -121,28 +109,21 @@ function sourcesSection({ sources, dropped, invalid }, now) {
     "section",
     { "aria-labelledby": "sources-title" },
     h("h3", { id: "sources-title" }, "Where they are found"),
-    scroller(
+    cardTable(
+      { class: "sources", "aria-labelledby": "sources-title" },
+      [head("Job"), head("Kind"), head("Found", "addresses", "figure"), head("Last told", "ago", "figure"), head("Problem")],
       h(
-        "table",
-        { class: "plain", "aria-labelledby": "sources-title" },
-        h(
-          "thead",
-          {},
-          h("tr", {}, head("Job"), head("Kind"), head("Found", "addresses", "figure"), head("Last told", "ago", "figure"), head("Problem")),
-        ),
-        h(
-          "tbody",
-          {},
-          sources.map(({ job, kind, found, error, last_success: told }, index) =>
-            h(
-              "tr",
-              { "data-key": `${index} ${job}` },
-              h("th", { scope: "row", class: "break" }, format.outsider(job)),
-              h("td", {}, kind),
-              h("td", { class: "figure" }, format.whole(found)),
-              h("td", { class: "figure" }, format.isNumber(told) ? format.duration(now - told) : format.NONE),
-              h("td", { class: error ? "bad break" : "quiet" }, error ?? "none"),
-            ),
+        "tbody",
+        { role: "rowgroup" },
+        sources.map(({ job, kind, found, error, last_success: told }, index) =>
+          h(
+            "tr",
+            { role: "row", "data-key": `${index} ${job}` },
+            rowHead({ class: "break" }, format.outsider(job)),
+            cell("Kind", null, kind),
+            cell("Found", "figure", format.whole(found)),
+            cell("Last told, ago", "figure", format.isNumber(told) ? format.duration(now - told) : format.NONE),
+            cell("Problem", error ? "bad break" : "quiet", error ?? "none"),
           ),
         ),
       ),
