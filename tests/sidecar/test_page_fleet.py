@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
+from benchmarks.page import Fed
 from specwatch.lab.scenario import FOREIGN
 from specwatch.lab.simulator import SimulatedServer
+from specwatch.sidecar.alerts import AlertBook
+from specwatch.sidecar.api import create_app
 from specwatch.sidecar.routes import events
-from tests.support.page import HOPELESS, WHOLE_STEP, Seen, figure, page_of, row
-from tools.rehearsal import Rehearsal, rehearsing
+from tests.support.page import HOPELESS, PATIENCE, WHOLE_STEP, Seen, figure, page_of, row
+from tools.rehearsal import Rehearsal, rehearsing, serving
 
 
 @asynccontextmanager
@@ -101,6 +104,35 @@ async def test_on_a_phone_the_order_is_chosen_from_a_list():
         await page.get_by_label("Sort by").select_option(label="Server")
         assert await names(page) == ["gpu-2", "gpu-10", "poor"]
         assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+@pytest.mark.browser
+async def test_from_a_server_one_returns_to_what_was_found_and_sorted():
+    async with fleet_page("?find=gpu&sort=name&order=down") as (page, _, _):
+        await row(page, "gpu-2").get_by_role("link").click()
+        await expect(page.get_by_role("heading", name="gpu-2")).to_be_focused()
+        await page.get_by_role("link", name="All servers").click()
+        await expect(page.locator("th.name a")).to_have_text(["gpu-10", "gpu-2"])
+        await expect(row(page, "gpu-2").get_by_role("link")).to_be_focused()
+
+
+@pytest.mark.browser
+async def test_a_thousand_servers_are_all_there_and_any_of_them_is_returned_to():
+    fed = Fed(1000)
+    fed.feed(3)
+    async with serving(create_app(fed.service, AlertBook())) as url, page_of(url) as (page, seen):
+        await expect(page.locator("tbody[data-server]")).to_have_count(1000, timeout=PATIENCE)
+        await page.get_by_role("searchbox").fill("gpu-99")
+        await expect(page.locator("th.name a")).to_have_count(11)
+        await page.get_by_role("searchbox").fill("")
+        last = page.locator("th.name a").last
+        name = await last.text_content() or ""
+        await last.click()
+        await expect(page.get_by_role("heading", name=name, exact=True)).to_be_focused()
+        await page.go_back()
+        await expect(row(page, name).get_by_role("link")).to_be_focused()
+        await expect(row(page, name)).to_be_in_viewport()
+        assert seen.complaints == []
 
 
 async def asked_for_servers(page: Page, seen: Seen) -> int:

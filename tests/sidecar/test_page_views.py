@@ -72,6 +72,7 @@ async def test_an_alert_is_silenced_and_the_silence_ended():
             form = page.locator("form.silence")
             await expect(form.get_by_label("Alert")).to_have_value("SpeculationSlowerThanNone")
             await expect(form.get_by_label("Server")).to_have_value("gpu-0")
+            await expect(form.get_by_label("Who you are")).to_be_focused()
             await form.get_by_label("For").select_option(label="4 hours")
             await form.get_by_label("Who you are").fill("Ada")
             await form.get_by_label("Why").fill("<b>known</b>")

@@ -73,6 +73,11 @@ function build(live) {
   follow(live, fresh);
 }
 
+/** Build everything that waits: before a row is looked for that may not be there yet. */
+export function finish() {
+  [...waiting].filter((live) => live.isConnected).forEach(build);
+}
+
 function plan() {
   if (!isPlanned) {
     isPlanned = true;

@@ -6,7 +6,8 @@ import { asked, follow } from "./controls.js";
 import { h, show } from "./dom.js";
 import { fleetTable } from "./fleet.js";
 import { headline, title } from "./headline.js";
-import { link, parse, serverLink } from "./links.js";
+import { finish } from "./lazy.js";
+import { FLEET, link, parse, serverLink } from "./links.js";
 import { Live, POLL } from "./live.js";
 import { noServer, serverView } from "./server.js";
 import { endSilence, makeSilence } from "./silences.js";
@@ -38,6 +39,7 @@ function renderConnection() {
 }
 
 function renderFigures(address) {
+  list = address.view === "fleet" ? location.hash || FLEET : list;
   const { at: now, targets, version } = state.servers;
   const rows = ranked(targets);
   document.body.dataset.view = address.view;
@@ -52,11 +54,15 @@ function renderFigures(address) {
   }
 }
 
+/** The list of servers as it was last shown, with what was found and sorted: where a server's view leads back to. */
+let list = FLEET;
+
 const VIEWS = {
   fleet: (address, rows, now) => (rows.length ? [firingSection(state.alerts, now), fleetTable(rows, address)] : empty()),
   server: ({ name, params }, rows, now) => {
     const line = rows.find(({ target }) => target.target.name === name);
-    return line ? serverView(line, params, { ...state, now, open: state.open?.name === name ? state.open : null }) : noServer(name);
+    const open = state.open?.name === name ? state.open : null;
+    return line ? serverView(line, params, { ...state, now, open, back: list }) : noServer(name, list);
   },
   alerts: ({ params }, _, now) => alertsView(state, params, now),
   targets: (address, _, now) => targetsView(state.targets, now),
@@ -135,16 +141,30 @@ function followAddress() {
   shown = location.hash;
   render();
   live.ask();
-  if (before.view === now.view && before.name === now.name) {
-    return;
+  if (now.params.alert || now.params.target) {
+    document.querySelector(".silence [name=by]")?.focus();
+  } else if (before.view !== now.view || before.name !== now.name) {
+    land(rowOf(before.name));
   }
-  const left = before.name && [...document.querySelectorAll("th.name a")].find((each) => parse(each.hash).name === before.name);
-  if (left) {
-    left.focus();
+}
+
+/** Focus where reading goes on: on the row that was left, else at the top. */
+function land(row) {
+  if (row) {
+    row.focus();
   } else {
     at("view-title")?.focus();
     scrollTo(0, 0);
   }
+}
+
+/** The link to a server in the table, built by now; undefined where there is none. */
+function rowOf(name) {
+  if (name === null) {
+    return undefined;
+  }
+  finish();
+  return [...document.querySelectorAll("th.name a")].find((each) => parse(each.hash).name === name);
 }
 
 addEventListener("hashchange", followAddress);

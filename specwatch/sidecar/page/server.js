@@ -3,7 +3,6 @@
 import { shape } from "./charts.js";
 import { h } from "./dom.js";
 import * as format from "./format.js";
-import { FLEET } from "./links.js";
 import { heading } from "./sections.js";
 import { alertsSection } from "./alerts.js";
 import { chartsSection } from "./server_charts.js";
@@ -16,7 +15,7 @@ export function serverView({ target: line, verdict }, params, context) {
   const { tone, word, shape: drawn } = VERDICTS[verdict];
   const { open } = context;
   return [
-    back(),
+    back(context.back),
     h(
       "div",
       { class: "server-head" },
@@ -49,14 +48,14 @@ function parts(target, params, context) {
 }
 
 /** What stands in place of a server that is not watched. */
-export function noServer(name) {
+export function noServer(name, list) {
   return [
-    back(),
+    back(list),
     heading("No such server", { class: "server-name" }),
     h("p", { class: "quiet" }, "The sidecar watches no server called ", format.outsider(format.shortened(name, 80)), "."),
   ];
 }
 
-function back() {
-  return h("p", { class: "back" }, h("a", { href: FLEET }, "← All servers"));
+function back(list) {
+  return h("p", { class: "back" }, h("a", { href: list }, "← All servers"));
 }
