@@ -71,6 +71,7 @@ class SidecarConfig(BaseModel):
     webhook_token_file: Path | None = None
     alertmanager: tuple[str, ...] = ()
     alertmanager_token_file: Path | None = None
+    relay_only: bool = False
     public_url: str | None = None
     runbooks_url: str | None = None
     time_scale: Annotated[float, Field(gt=0, le=1)] = 1.0

@@ -57,6 +57,7 @@ class ServerNews:
     description: str
     """While it fires, what it means and what to do; afterwards, why it is over."""
     value: str
+    """Empty where it is not known."""
     since: float
     """When the condition began to hold."""
     at: float
@@ -86,7 +87,7 @@ class Notification:
     severity: Severity
     model: str
     condition: str
-    """When the alert holds, in words: ``below 60%``."""
+    """When the alert holds, in words: ``below 60%``; empty where it is not known."""
     first: ServerNews
     """The server that the message speaks of: it has fired for the longest, or was the last to recover."""
     others: tuple[ServerNews, ...] = ()
@@ -144,6 +145,12 @@ class Notification:
         return f"{self.first.summary}, and on {alike} more" if alike else self.first.summary
 
     @property
+    def measured(self) -> str:
+        """The value against the alarm, as far as they are known: ``50%, alarm below 60%``."""
+        parts = (self.first.value, self.condition and f"alarm {self.condition}")
+        return ", ".join(part for part in parts if part)
+
+    @property
     def title(self) -> str:
         """The message in one line."""
         return f"{'Firing' if self.firing else 'Resolved'}: {self.summary}"
@@ -156,5 +163,5 @@ def utc(moment: float) -> str:
 
 def other(server: ServerNews) -> str:
     """One of several servers of an incident, in a line."""
-    stands = f"{server.value} since {utc(server.since)}" if server.firing else f"over since {utc(server.at)}"
-    return f"{cut(clean(server.target), LABEL_LENGTH)}: {stands}"
+    state, since = (server.value or "firing", server.since) if server.firing else ("over", server.at)
+    return f"{cut(clean(server.target), LABEL_LENGTH)}: {state} since {utc(since)}"

@@ -98,13 +98,13 @@ def _fields(notification: Notification) -> list[str]:
     shown = {
         "Server": first.target,
         "Model": notification.model or "unknown",
-        "Value": f"{first.value}, alarm {notification.condition}",
+        "Value": notification.measured,
         "Since": utc(first.since),
     }
     if not notification.firing:
         lasted = duration(first.at - first.since)
         shown["Resolved"] = f"{utc(first.at)}, after {lasted}"
-    return [f"*{name}*\n{escaped(text, FIELD_LENGTH - len(name) - 3)}" for name, text in shown.items()]
+    return [f"*{name}*\n{escaped(text, FIELD_LENGTH - len(name) - 3)}" for name, text in shown.items() if text]
 
 
 def _others(notification: Notification) -> str:

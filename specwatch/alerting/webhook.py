@@ -51,7 +51,8 @@ def accepts(status: int, body: str) -> bool:
 def alert(notification: Notification, server: ServerNews) -> dict[str, Any]:
     """One of the alerts of a webhook."""
     own = own_labels(notification.alert, notification.severity, notification.model, server.target)
-    about = {"summary": to_text(server.summary), "description": to_text(server.description), "value": server.value}
+    about = {"summary": to_text(server.summary), "description": to_text(server.description)}
+    about |= {"value": server.value} if server.value else {}
     return {
         "status": _status(server.firing),
         "labels": own,

@@ -71,6 +71,12 @@ from specwatch.config import SidecarConfig, load, split_address
 )
 @receiver_options
 @click.option(
+    "--relay-only",
+    is_flag=True,
+    default=None,
+    help="Send what Alertmanager posts to /webhooks/alertmanager, and nothing that is judged here.",
+)
+@click.option(
     "--time-scale", type=float, help="Multiplies every duration of alerts and drift: rehearsals only.  [default: 1]"
 )
 @click.option(

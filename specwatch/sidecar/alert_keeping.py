@@ -36,6 +36,7 @@ class Keeper:
         self._everything = everything
         self._changes = Changes()
         self._news = asyncio.Event()
+        self._committing = asyncio.Lock()
         self._has_ended = self._is_writing = False
         self._is_behind = False
         """The database lacks something that is known here."""
@@ -77,8 +78,21 @@ class Keeper:
         self._has_ended = True
         self._news.set()
 
+    async def accept(self, messages: list[Message], delivery: Delivery) -> None:
+        """Write messages down, and send them: on the disk when this returns."""
+        await self._commit(Changes(messages=messages), delivery)
+
     async def _flush(self, delivery: Delivery) -> None:
         changes, self._changes = self._changes, Changes()
+        await self._commit(changes, delivery)
+
+    async def _commit(self, changes: Changes, delivery: Delivery) -> None:
+        # One after the other: what is written anew is everything that was sent before, and what is at hand here.
+        async with self._committing:
+            await self._write_down(changes)
+            await delivery.send(changes.messages)
+
+    async def _write_down(self, changes: Changes) -> None:
         if self._is_behind or (self._database and self._database.epoch != self._epoch):
             self._epoch = self._database.epoch if self._database else 0
             self._is_behind = False
@@ -87,7 +101,6 @@ class Keeper:
             await self._write(partial(alerts.replace_all, kept))
         else:
             await self._write(partial(alerts.apply, changes, self._now()))
-        await delivery.send(changes.messages)
 
     async def settled(self, message: Message, outcome: Outcome) -> None:
         """Keep a message no longer."""

@@ -21,6 +21,7 @@ from specwatch.alerting.notification import Notification, Places
 from specwatch.alerting.receivers import Receiver
 from specwatch.alerting.silences import Silence, Silences
 from specwatch.sidecar.alert_keeping import Keeper
+from specwatch.sidecar.relayed import PostedGroup, notifications
 from specwatch.sidecar.service import Clock, Findings
 from specwatch.sidecar.store.alerts import Changes, Kept, KeptAlert
 from specwatch.sidecar.store.database import Database
@@ -95,9 +96,13 @@ class AlertBook:
         clock: Clock | None = None,
         database: Database | None = None,
         alertmanagers: Sequence[Address] = (),
+        relay_only: bool = False,
     ) -> None:
+        """``relay_only`` judges for the page and the API, and sends nothing but what Alertmanager posts."""
         self.now = (clock or Clock()).now
         self._scale = time_scale
+        self._relay_only = relay_only
+        self.has_receivers = bool(receivers)
         self._evaluator = AlertEvaluator(time_scale=time_scale)
         self._silences = Silences()
         self._incidents = Incidents(time_scale)
@@ -142,6 +147,13 @@ class AlertBook:
             for gone in list(self._restored):
                 await self.forget(gone)
 
+    async def relay(self, group: PostedGroup) -> None:
+        """Send what Alertmanager posted; on the disk when this returns, where there is one."""
+        now = self.now()
+        found = notifications(group, self._places, self._why, now)
+        messages = [message for one in found for message in self._delivery.address(one, now)]
+        await self._keeper.accept(messages, self._delivery)
+
     async def forget(self, target: str) -> None:
         """Take in that a target is gone for good: what fires there is over."""
         self._findings.pop(target, None)
@@ -155,15 +167,14 @@ class AlertBook:
                 self._incidents.over(transition)
                 self._alertmanagers.over(transition)
         for status in self._evaluator.active(target):
-            if status.state is State.FIRING:
+            if status.state is State.FIRING and not self._relay_only:
                 is_muted = self._is_muted(status, at)
                 (self._incidents.withdraw if is_muted else self._incidents.fires)(status)
                 if not is_muted or self._alertmanagers.knows(status):
                     self._alertmanagers.fires(status)
         news = self._incidents.due(at, lambda status: self._is_muted(status, at))
         told = {status.target for one in news for status in (*one.firing, *one.over)}
-        notifications = [Notification.of(one, self._places, self._why(one)) for one in news]
-        messages = [message for one in notifications for message in self._delivery.address(one, at)]
+        messages = [message for one in news for message in self._delivery.address(self._told_as(one), at)]
         self._note({target, *told}, messages)
 
     def _note(self, targets: Iterable[str], messages: list[Message]) -> None:
@@ -216,9 +227,12 @@ class AlertBook:
         self._delivery.resume(kept.threads)
         await self._delivery.send(kept.messages)
 
-    def _why(self, news: News) -> str:
-        """The diagnosis of the server that has fired for the longest."""
-        findings = self._findings.get(news.firing[0].target) if news.firing else None
+    def _told_as(self, news: News) -> Notification:
+        """The message, with the diagnosis of the server that has fired for the longest."""
+        return Notification.of(news, self._places, self._why(news.firing[0].target) if news.firing else "")
+
+    def _why(self, target: str) -> str:
+        findings = self._findings.get(target)
         return in_words(findings()) if findings else ""
 
     def _is_muted(self, status: AlertStatus, at: float) -> bool:

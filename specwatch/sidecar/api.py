@@ -27,6 +27,7 @@ from specwatch.sidecar.process_families import ProcessFamilies
 from specwatch.sidecar.references import ReferenceEntry, References, Scope
 from specwatch.sidecar.reload import Reloader
 from specwatch.sidecar.routes import (
+    alertmanager,
     counters,
     events,
     health,
@@ -137,6 +138,7 @@ def create_app(
     _add_references(app, references)
     app.add_exception_handler(RequestValidationError, _what_is_wrong)
     app.include_router(silences.router(alerts))
+    app.include_router(alertmanager.router(alerts))
     board = ServerBoard(service)
     app.include_router(servers.router(service, board))
     app.include_router(history.router(service.clock, past, changes))

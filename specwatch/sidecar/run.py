@@ -73,6 +73,7 @@ def run(config: SidecarConfig, host: str, port: int, reread: Callable[[], Sideca
         clock=clock,
         database=database,
         alertmanagers=alertmanager.addresses(config),
+        relay_only=config.relay_only,
     )
     service = Service(
         discovery.targets(),
