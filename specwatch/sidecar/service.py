@@ -64,6 +64,10 @@ GONE_SECONDS = NO_DATA_SECONDS
 """How long what is known of a target outlives its place among the targets. Gone is one more way to say nothing, so its
 alerts end when those of a silent one do; and a server that is started anew loads its model in less."""
 
+DIAGNOSED_SECONDS = 1.0
+"""How long a diagnosis of the fleet serves those who fire: where half of it goes down, that is hundreds at once, and
+each diagnosis looks at all of it."""
+
 RELEASE_SECONDS = 300.0
 """Time between questions for the release to a server that did not tell it: what stands before vLLM may never do so."""
 
@@ -142,6 +146,8 @@ class Service:
         self.losslessness = losslessness
         self._listener = listener
         self._forgotten = forgotten
+        self._diagnosed: Mapping[str, Sequence[Finding]] = {}
+        self._diagnosed_at = -math.inf
         self.discovery = discovery
         self.follow(targets)
 
@@ -188,6 +194,11 @@ class Service:
         """Of every target that has a readable page, with its replicas in view."""
         return diagnose_fleet({name: known for name, watch in self.watches.items() if (known := watch.evidence(now))})
 
+    def _findings_of(self, watch: TargetWatch, now: float) -> Sequence[Finding]:
+        if not 0 <= now - self._diagnosed_at < DIAGNOSED_SECONDS:
+            self._diagnosed, self._diagnosed_at = self._findings(now), now
+        return self._diagnosed.get(watch.target.name) or watch.findings(now)
+
     async def run(self) -> None:
         """Scrape every target again and again; returns only by cancellation."""
         async with http_session() as session:
@@ -211,7 +222,9 @@ class Service:
             await self.sweep()
 
     async def sweep(self) -> None:
-        """Forget targets that are gone for good, and tell whoever else remembers them."""
+        """Forget models that nobody serves and targets that are gone for good; tell whoever else remembers these."""
+        served = {watch.model_name for watch in self.watches.values()}
+        self._plain = {model: speed for model, speed in self._plain.items() if model in served}
         now = self.clock.now()
         for name in [name for name, gone in self._gone.items() if now - gone.since >= self._gone_seconds]:
             del self._gone[name]
@@ -295,16 +308,15 @@ class Service:
         if snapshot.dialect is Dialect.OFF and model:
             for step in watch.steps:
                 self._plain.setdefault(model, PlainSpeed()).observe(step)
-            served = {other.model_name for other in self.watches.values()}
-            self._plain = {name: speed for name, speed in self._plain.items() if name in served}
         watch.twins = self._plain.get(model or "")
 
     async def _tell_listener(self, watch: TargetWatch) -> None:
         if self._listener is None:
             return
         try:
-            now = self.clock.now()
-            await self._listener(watch, now, lambda: self._findings(now).get(watch.target.name) or watch.findings(now))
+            # A page is judged at its own moment, for which its values are known already.
+            now = self.clock.now() if watch.error or watch.last_scrape is None else watch.last_scrape
+            await self._listener(watch, now, lambda: self._findings_of(watch, now))
         except Exception:
             name = watch.target.name
             log.exception("%r: a defect of specwatch in judging it", name, extra={"target": name})
