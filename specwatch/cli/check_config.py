@@ -24,7 +24,8 @@ def command(file: Path) -> None:
     """Say everything that is wrong with a sidecar's configuration FILE, or what a sidecar would do with it.
 
     Every mistake is told at once, with its line. Files that FILE names are read, as the user that runs this; nothing is
-    asked of the network. Exit code 0: it can be used; 2: it cannot.
+    asked of the network. Options and variables that a sidecar is started with besides are not seen. Exit code 0: it can
+    be used; 2: it cannot.
     """
     from specwatch.sidecar.config_check import check
 
