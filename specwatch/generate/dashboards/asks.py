@@ -184,6 +184,12 @@ class Asks:
         cost = number(self.cost.v + k * self.cost.c)
         return f"(1 + {accepted}\n/\n({drafts} >= {number(MIN_DRAFTS)})) / {cost}"
 
+    def faster_at_best(self, ks: Iterable[int], labels: tuple[str, ...]) -> str:
+        """By how much the best of these K is faster than today's, by the estimate: 0 where today's is the best."""
+        each = (f'label_replace({self.speedup_at(k, labels)}, "k", "{k}", "", "")' for k in ks)
+        best = f"max by ({', '.join(labels)}) (\n" + "\nor\n".join(each) + "\n)"
+        return f"{best}\n/\n({self.signal('estimated_speedup', labels)})\n- 1"
+
     def _drafts(self) -> str:
         return f"increase({self.live.over_window(SERIES[Counter.DRAFTS][0], V1_ONLY)})"
 

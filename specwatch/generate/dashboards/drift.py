@@ -242,14 +242,14 @@ def _changes(settings: Settings) -> Section:
         ),
         (Name("Server", "instance", link=link_to_server(settings)), Name("Model", "model_name")),
         (
-            Column("Score", of_sidecar("specwatch_drift_score"), SCORE, grafana.bad_from(DRIFTED)),
-            Column("Reference", of_sidecar("specwatch_drift_reference_ratio"), SHARE),
-            Column("Change", of_sidecar("specwatch_drift_change_ratio"), POINTS),
-            Column("at least", of_sidecar("specwatch_drift_change_low_ratio"), POINTS),
-            Column("at most", of_sidecar("specwatch_drift_change_high_ratio"), POINTS),
+            Column("Score", of_sidecar("specwatch_drift_score"), SCORE, grafana.bad_from(DRIFTED), width=80),
+            Column("Reference", of_sidecar("specwatch_drift_reference_ratio"), SHARE, width=100),
+            Column("Change", of_sidecar("specwatch_drift_change_ratio"), POINTS, width=85),
+            Column("at least", of_sidecar("specwatch_drift_change_low_ratio"), POINTS, width=85),
+            Column("at most", of_sidecar("specwatch_drift_change_high_ratio"), POINTS, width=85),
             Column("Changed for", since("specwatch_drift_since_timestamp_seconds"), SECONDS),
             Column("Regime for", since("specwatch_drift_regime_since_timestamp_seconds"), SECONDS),
-            Column("Learned", of_sidecar("specwatch_drift_learned_ratio"), SHARE),
+            Column("Learned", of_sidecar("specwatch_drift_learned_ratio"), SHARE, width=90),
         ),
         Order("Score", descending=True),
     )
@@ -269,4 +269,4 @@ def _why(settings: Settings) -> Section:
         first=HIGHEST,
         alarm=SHIFTED,
     )
-    return Section("Needs the sidecar: what shifted, and why", (Line(9, (shift, findings(settings))),))
+    return Section("Needs the sidecar: what shifted, and why", (Line(9, (shift, findings(settings)), widths=(10, 14)),))

@@ -42,11 +42,15 @@ from specwatch.generate.grafana_plots import Points, against
 from specwatch.generate.grafana_table import Column, Name, Order, table
 from specwatch.generate.live_promql import SERVER
 from specwatch.signals.catalogue import signal
+from specwatch.signals.load_diagnosis import WORTHWHILE
 
 WEIGHTS, BANDWIDTH = "35", "2039"
 """In the boxes at first: 70 B parameters in 16 bit over four GPUs, each an A100 80 GB SXM with 2039 GB/s."""
 
 TOKENS_PER_HOUR = Scale("suffix:tokens/h", low=None)
+FASTER = Scale("percentunit", decimals=1)
+"""How much faster something is."""
+
 SIDECAR_WINDOW = 'window="5m"'
 """The sidecar's window that is the alerts' too."""
 
@@ -138,8 +142,8 @@ def _another_k(asks: Asks, settings: Settings) -> Section:
         Words(
             "Would a smaller K be faster?",
             "The estimated speedup of each server if drafts ended after so many tokens, from the positions that are "
-            "accepted now; its last figure is today's K. The largest of a row is the best K for its traffic; what a "
-            "larger one would give, counters cannot tell.",
+            "accepted now, those first that gain most by it; the last figure is today's K. The largest of a row is the "
+            "best K for its traffic; what a larger one would give, counters cannot tell.",
             NOTHING_DRAFTED,
         ),
         (
@@ -147,8 +151,11 @@ def _another_k(asks: Asks, settings: Settings) -> Section:
             Name("Model", "model_name"),
             Name("Job", "job", 90),
         ),
-        tuple(Column(f"K = {k}", asks.speedup_at(k, SERVER), TIMES, grafana.bad_below(LOSS), width=85) for k in ks),
-        Order("Server"),
+        (
+            *(Column(f"K = {k}", asks.speedup_at(k, SERVER), TIMES, grafana.bad_below(LOSS), width=85) for k in ks),
+            Column("Faster by", asks.faster_at_best(ks, SERVER), FASTER, grafana.warn_from(WORTHWHILE - 1), width=95),
+        ),
+        Order("Faster by", descending=True),
     )
     worth = grafana.time_series(
         Words(
