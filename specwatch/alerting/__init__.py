@@ -1,1 +1,1 @@
-"""The alert catalogue, its evaluation, and delivery to Slack and PagerDuty."""
+"""The alert catalogue, its evaluation, what is told of it, and delivery to people and Alertmanagers."""

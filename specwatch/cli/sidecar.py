@@ -91,8 +91,8 @@ from specwatch.config import SidecarConfig, load, split_address
 def command(config: Path | None, **flags: Any) -> None:
     """Scrape vLLM servers, derive what speculation is worth on each, and serve it.
 
-    Signals go to /metrics (Prometheus), /api/v1/signals (JSON) and / (a page). With a Slack webhook or a PagerDuty
-    key the sidecar also evaluates the alerts and delivers them, for places without a Prometheus.
+    Signals go to /metrics (Prometheus), /api/v1/signals (JSON) and / (a page). Alerts are judged by the catalogue, and
+    delivered where a receiver is given, for places without a Prometheus: docs/alerting.md.
 
     Every option may also be an environment variable, SPECWATCH_SIDECAR_ and its name: SPECWATCH_SIDECAR_DRAFT_COST,
     or SPECWATCH_SIDECAR_TARGET with spaces between the targets. Options win over variables, both over the file.
