@@ -184,6 +184,31 @@ async def test_damage_that_shows_only_later_is_met_in_the_same_way(tmp_path):
         assert Path(str(database.status.set_aside)).read_bytes() == bytes(content)
 
 
+@pytest.mark.parametrize("take_away", [Path.unlink, lambda path: path.rename(path.with_name("elsewhere"))])
+async def test_a_file_that_is_taken_away_is_made_anew(tmp_path, caplog, take_away):
+    path = tmp_path / "specwatch.db"
+    async with opened(path) as database:
+        await database.write(add("first"))
+        take_away(path)
+        await database.write(add("second"))
+        assert (database.epoch, database.status.up, database.status.errors) == (1, True, 1)
+        await database.write(add("third"))
+    assert "the file is gone" in caplog.text
+    async with opened(path) as database:
+        assert await database.read(notes) == ["second", "third"]
+
+
+async def test_where_the_whole_directory_is_taken_away_it_goes_on_in_memory(tmp_path):
+    path = tmp_path / "state" / "specwatch.db"
+    path.parent.mkdir()
+    async with opened(path) as database:
+        await database.write(add("first"))
+        path.parent.rename(tmp_path / "elsewhere")
+        await database.write(add("second"))
+        assert await database.read(notes) == ["second"]
+        assert (database.outlives, database.status.up) == (False, False)
+
+
 async def test_a_full_disk_is_said_once_and_writing_goes_on_when_there_is_room(tmp_path, caplog):
     async with opened(tmp_path / "specwatch.db") as database:
         await database.write(add("kept"))

@@ -11,7 +11,7 @@ To add a table: write ``store/<noun>.py`` with its statements, ``TABLES`` first,
     kept = await database.read(silences.all_of_them)           # one snapshot
 
 Three rules. A consumer keeps what it needs in memory and writes it down besides: ``StoreError`` says that the disk
-could not take it (it is logged and counted already), and the service goes on. When ``database.epoch`` has changed, an
-empty database has taken a damaged one's place: write everything again. And nothing on the way of a scrape awaits the
-database: it leaves its news with a task that does.
+could not take it (it is logged and counted already), and the service goes on. When ``database.epoch`` has changed,
+another database has taken the place of one that was damaged or gone: write everything again. And nothing on the way of
+a scrape awaits the database: it leaves its news with a task that does.
 """

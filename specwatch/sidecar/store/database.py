@@ -79,11 +79,12 @@ class Database:
         self._is_in_memory = path is None
         self._status = StoreStatus(str(path) if path else None, path is not None, None, 0, None, 0)
         self.epoch = 0
-        """Grows when an empty database takes the place of a damaged one: everything is to be written again."""
+        """Grows when another database takes this one's place, damaged or gone: everything is to be written again."""
         if path is not None:
             _refuse_unfit(path)
             self._lock = _locked(path)
         self._connection = self._opened()
+        self._identity = self._file()
         self._measure()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database")
 
@@ -114,6 +115,8 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._worker, self._transact, begin, work)
 
     def _transact(self, begin: str, work: Work[Result]) -> Result:
+        if begin != "BEGIN" and not self._is_in_memory and self._file() != self._identity:
+            self._replace("the file is gone, or another one")
         try:
             self._connection.execute(begin)
             result = work(self._connection)
@@ -143,7 +146,28 @@ class Database:
             with suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = self._renewed(self._path)
+            self._identity = self._file()
             self.epoch += 1
+
+    def _replace(self, reason: str) -> None:
+        """Go on with what is at the path now: SQLite would write on to a file that has no name any more."""
+        self._report(reason)
+        with suppress(sqlite3.Error):
+            self._connection.close()
+        try:
+            self._connection = self._opened()
+        except InputError:
+            self._connection = self._in_memory()
+        self._identity = self._file()
+        self.epoch += 1
+
+    def _file(self) -> tuple[int, int] | None:
+        """Which file is at the path; None where there is none."""
+        try:
+            found = self._path.stat() if self._path else None
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino) if found else None
 
     def _succeeded(self) -> None:
         if self._is_in_memory or self._status.up:

@@ -108,8 +108,8 @@ _SPAN = "SELECT (SELECT MIN(bucket) FROM <table>), (SELECT MAX(bucket) FROM <tab
 # Beside MAX(at), SQLite takes what is not aggregated from the row that has it.
 _ADD_UP = """
 INSERT OR REPLACE INTO <table> (bucket, target, <figures>)
-SELECT bucket / :size * :size AS begin, target, MAX(at), SUM(seconds), <sums>, drift_score, speedup, speedup_kind
-FROM <source> WHERE bucket >= :begin AND bucket < :until GROUP BY begin, target
+SELECT bucket / :size * :size AS beginning, target, MAX(at), SUM(seconds), <sums>, drift_score, speedup, speedup_kind
+FROM <source> WHERE bucket >= :begin AND bucket < :until GROUP BY beginning, target
 """
 
 _ONE_TARGET = """
