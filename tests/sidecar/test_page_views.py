@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -41,6 +42,30 @@ async def test_a_server_is_drawn_over_time_with_its_limits_and_the_moment_of_cha
             await page.go_back()
             await expect(acceptance.locator(".axis")).to_contain_text("60\u00a0min")
             assert seen.complaints == []
+
+
+async def changes_noted(url: str, ended: bool) -> None:
+    """Return when the sidecar has noted a change of acceptance, or its end; it looks every few seconds."""
+    async with aiohttp.ClientSession() as session:
+        for _ in range(200):
+            async with session.get(f"{url}/api/v1/changes") as answer:
+                if any((change["ended_at"] is not None) == ended for change in await answer.json()):
+                    return
+            await asyncio.sleep(0.1)
+    pytest.fail("no change was noted")
+
+
+@pytest.mark.browser
+async def test_a_change_that_is_over_stays_in_the_chart():
+    script = [Phase(1500, "home", HOME), Phase(600, "foreign", FOREIGN), Phase(traffic=HOME)]
+    async with rehearsing([SimulatedServer("gpu-0", running=4, script=script)]) as rehearsal:
+        await rehearsal.play(2100, WHOLE_STEP)
+        await changes_noted(rehearsal.url, ended=False)
+        await rehearsal.play(1200, WHOLE_STEP)
+        await changes_noted(rehearsal.url, ended=True)
+        async with page_of(f"{rehearsal.url}/#/server/gpu-0") as (page, _):
+            told = chart(page, "acceptance_rate").locator(".moment-text")
+            await expect(told).to_contain_text(["fall began", "over"])
 
 
 @pytest.mark.browser

@@ -36,6 +36,9 @@ const CHARTS = [
   { figure: "draft_coverage", title: "Coverage", note: () => "of decode steps", top: 1, write: share },
 ];
 
+/** Changes of acceptance that are drawn: the latest ones, more would hide the line. */
+const MOST_CHANGES = 12;
+
 /** Room above the highest value, so that its line does not lie on the edge. */
 const HEADROOM = 1.1;
 
@@ -94,7 +97,7 @@ function drawing(kind, target, { open, thresholds, span, words, isFirst }) {
       top,
       format: kind.write,
       marks: apart(marks, top),
-      moments: moments(target, span[1], isFirst),
+      moments: moments(target, open.history.changes ?? [], span[1], isFirst),
     }),
     timeAxis(span),
   );
@@ -142,17 +145,22 @@ function apart(marks, top) {
   }));
 }
 
-/** The change point, where there is one; told in words once, and drawn in every chart. */
-function moments(target, now, isTold) {
+/**
+ * When acceptance left its normal and came back: noted changes, and the one under way where it is not noted yet. The
+ * latest are told in words in the first chart, and drawn in all.
+ */
+function moments(target, noted, now, isTold) {
   const { since, direction } = target.drift ?? {};
-  const rose = direction === "rose";
-  return since && (rose || hasDrifted(target))
-    ? [
-        {
-          at: since,
-          text: isTold ? `${rose ? "rise" : "fall"} began ${format.clock(since, now)}` : "",
-          kind: rose ? "quiet" : "",
-        },
-      ]
-    : [];
+  const isNoted = noted.some((change) => change.ended_at === null);
+  const current = since && !isNoted && (direction === "rose" || hasDrifted(target)) ? [{ began: since, direction }] : [];
+  const told = [...noted, ...current].slice(-MOST_CHANGES);
+  return told.flatMap(({ began, ended_at: ended, direction: way }, index) => {
+    const isWorded = isTold && index === told.length - 1;
+    const kind = way === "rose" ? "quiet" : "";
+    const word = way === "rose" ? "rise" : "fall";
+    return [
+      { at: began, kind, text: isWorded ? `${word} began ${format.clock(began, now)}` : "" },
+      ended && { at: ended, kind: "quiet", text: isWorded ? `over ${format.clock(ended, now)}` : "" },
+    ].filter(Boolean);
+  });
 }

@@ -84,10 +84,10 @@ async function readOpen({ name, params }) {
   }
 }
 
-/** A range's past: read anew when its next point is due. */
+/** A range's past: read anew when its next point is due, and every minute where that is later. */
 async function readHistory(query, range, before) {
   const { path, step } = historyPath(query, range, state.servers.at);
-  const isFresh = before.history && before.range === range && state.servers.at - before.historyAt < step;
+  const isFresh = before.history && before.range === range && state.servers.at - before.historyAt < Math.min(step, 60);
   const history = isFresh ? before.history : await ask(path);
   return { history, range, historyAt: isFresh ? before.historyAt : state.servers.at };
 }
