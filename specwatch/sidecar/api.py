@@ -204,7 +204,7 @@ def _entry(which: WhichReference, reading: DriftReading | None) -> ReferenceEntr
 def _add_plain_routes(app: FastAPI, service: Service, alerts: AlertBook, process: ProcessFamilies) -> None:
     @app.get("/metrics", include_in_schema=False)
     async def read_metrics() -> Response:
-        return Response(exporter.render(service, alerts) + process.render(), media_type=exporter.CONTENT_TYPE)
+        return Response(await exporter.gather(service, alerts) + process.render(), media_type=exporter.CONTENT_TYPE)
 
     @app.get("/", include_in_schema=False)
     async def read_page() -> Response:

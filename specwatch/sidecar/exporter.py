@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -33,38 +34,53 @@ START_WINDOW = "start"
 _LABELS = ("target", "model_name")
 
 
-class SignalsCollector(Collector):
-    """Makes metric families from the service's views whenever it is scraped. No value: no sample, never 0."""
-
-    def __init__(self, service: Service, alerts: AlertBook) -> None:
-        self._service = service
-        self._alerts = alerts
-
-    def collect(self) -> Iterator[Metric]:
-        """All families, in the catalogue's order."""
-        views = self._service.views()
-        for signal in signals():
-            yield _signal_family(signal, views)
-        yield from _state_families(views)
-        yield from drift_families.families(views, self._service.pools)
-        yield from worth_families.families(views, self._service.cells)
-        yield from diagnosis_families.families(views)
-        yield from scrape_families.families(self._service)
-        yield from alert_families.families(self._alerts.view(), len(self._alerts.silences()))
-        if self._service.losslessness:
-            yield from losslessness.families(self._service.losslessness)
-        if self._service.launched:
-            yield from launched.families(self._service.launched.record())
-        build = GaugeMetricFamily("specwatch_build_info", "Version of specwatch, value 1.", labels=["version"])
-        build.add_metric([__version__], 1.0)
-        yield build
-
-
 def render(service: Service, alerts: AlertBook) -> bytes:
-    """The page in Prometheus' text format."""
+    """The page in Prometheus' text format. No value: no sample, never 0."""
+    return _text(list(_families(service, alerts, service.views())))
+
+
+async def gather(service: Service, alerts: AlertBook) -> bytes:
+    """The same, in small steps: for a thousand servers it takes seconds, and scrapes are due meanwhile."""
+    families = []
+    for family in _families(service, alerts, await service.gather_views()):
+        families.append(family)
+        await asyncio.sleep(0)
+    return await asyncio.to_thread(_text, families)
+
+
+class _Gathered(Collector):
+    """What is written by ``generate_latest``, which takes a registry of collectors."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _text(families: Sequence[Metric]) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(SignalsCollector(service, alerts))
+    registry.register(_Gathered(families))
     return generate_latest(registry)
+
+
+def _families(service: Service, alerts: AlertBook, views: Sequence[TargetView]) -> Iterator[Metric]:
+    """All, in the catalogue's order."""
+    for signal in signals():
+        yield _signal_family(signal, views)
+    yield from _state_families(views)
+    yield from drift_families.families(views, service.pools)
+    yield from worth_families.families(views, service.cells)
+    yield from diagnosis_families.families(views)
+    yield from scrape_families.families(service)
+    yield from alert_families.families(alerts.view(), len(alerts.silences()))
+    if service.losslessness:
+        yield from losslessness.families(service.losslessness)
+    if service.launched:
+        yield from launched.families(service.launched.record())
+    build = GaugeMetricFamily("specwatch_build_info", "Version of specwatch, value 1.", labels=["version"])
+    build.add_metric([__version__], 1.0)
+    yield build
 
 
 def _labels(view: TargetView) -> list[str]:

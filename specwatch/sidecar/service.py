@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -70,6 +70,9 @@ each diagnosis looks at all of it."""
 
 RELEASE_SECONDS = 300.0
 """Time between questions for the release to a server that did not tell it: what stands before vLLM may never do so."""
+
+STEP_TARGETS = 20
+"""Targets that are looked at without a pause: some ten milliseconds."""
 
 SWEEP_SECONDS = 10.0
 """Time between looks for targets that are gone for good: nothing waits for it."""
@@ -189,6 +192,15 @@ class Service:
         now = self.clock.now()
         findings = self._findings(now)
         return [watch.view(now, findings.get(name)) for name, watch in self.watches.items()]
+
+    async def gather_views(self) -> list[TargetView]:
+        """The same as ``views``, in small steps between which scrapes go on."""
+        now = self.clock.now()
+        watches = dict(self.watches)
+        evidences = {name: watch.evidence(now) async for name, watch in _in_steps(watches)}
+        known = {name: evidence for name, evidence in evidences.items() if evidence}
+        findings = await asyncio.to_thread(diagnose_fleet, known)
+        return [watch.view(now, findings.get(name)) async for name, watch in _in_steps(watches)]
 
     def _findings(self, now: float) -> Mapping[str, Sequence[Finding]]:
         """Of every target that has a readable page, with its replicas in view."""
@@ -320,6 +332,14 @@ class Service:
         except Exception:
             name = watch.target.name
             log.exception("%r: a defect of specwatch in judging it", name, extra={"target": name})
+
+
+async def _in_steps(watches: Mapping[str, TargetWatch]) -> AsyncIterator[tuple[str, TargetWatch]]:
+    """All of them, with a pause after every few."""
+    for index, named in enumerate(watches.items()):
+        yield named
+        if index % STEP_TARGETS == STEP_TARGETS - 1:
+            await asyncio.sleep(0)
 
 
 def _phase(name: str) -> float:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from specwatch.lab.scenario import FOREIGN, HOME, Failure
 from specwatch.lab.simulator import SimulatedServer
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
-from specwatch.sidecar.exporter import START_WINDOW, render
+from specwatch.sidecar.exporter import START_WINDOW, gather, render
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.watch import WatchSettings
 from specwatch.signals.catalogue import signals
@@ -200,3 +201,26 @@ async def test_scrapes_are_counted_with_their_failures_and_time():
     assert samples(page, "specwatch_scrapes_total") == {(("target", "good"),): 3.0, (("target", "bad"),): 3.0}
     assert samples(page, "specwatch_scrape_failures_total") == {(("target", "good"),): 0.0, (("target", "bad"),): 3.0}
     assert min(samples(page, "specwatch_scrape_seconds_total").values()) > 0
+
+
+async def test_scrapes_go_on_while_a_large_page_is_made_and_it_is_the_same_page():
+    service = Service(
+        [Target(f"gpu-{number}", "http://gpu:8000/metrics") for number in range(100)],
+        clock=PlayedClock(1_800_000_000.0),
+    )
+    for watch in service.watches.values():
+        watch.observe(service.clock.now(), read_page(JSON))
+    turns = 0
+
+    async def scraping() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(scraping())
+    alerts = AlertBook()
+    page = await gather(service, alerts)
+    others.cancel()
+    assert turns > 40  # a pause for every family and for every few targets
+    assert page == render(service, alerts)
