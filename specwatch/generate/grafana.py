@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
@@ -28,6 +28,8 @@ OTHER = "#56B4E9"
 GONE = "#CC79A7"
 """Purple: cannot be read."""
 TRANSPARENT = "transparent"
+TEXT = "text"
+"""The theme's own, for letters."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,10 @@ class Steps:
         """The steps as grafanalib has them."""
         coloured = [(0.0, self.base), *self.steps]
         return [core.Threshold(colour, index, float(value)) for index, (value, colour) in enumerate(coloured)]
+
+    def recoloured(self, change: Callable[[str], str]) -> Steps:
+        """The same steps in other colours."""
+        return Steps(change(self.base), tuple((value, change(colour)) for value, colour in self.steps))
 
     def json(self) -> dict[str, Any]:
         """The steps as an override of one field has them."""

@@ -9,7 +9,19 @@ from typing import Any
 
 from grafanalib import core
 
-from specwatch.generate.grafana import DATASOURCE, NEUTRAL, PLAIN, Query, Scale, Steps, Words, override, targets
+from specwatch.generate.grafana import (
+    DATASOURCE,
+    GOOD,
+    NEUTRAL,
+    PLAIN,
+    TEXT,
+    Query,
+    Scale,
+    Steps,
+    Words,
+    override,
+    targets,
+)
 
 NARROW = 115
 """Width of a table's column in pixels, for a figure with its unit."""
@@ -107,14 +119,21 @@ def _figure_settings(column: Column) -> dict[str, Any]:
     mappings: list[dict[str, Any]] = [_NO_FIGURE]
     settings = {**column.scale.json(), "custom.width": column.width}
     if column.words:
-        mappings = [mapping(column.words), *mappings]
+        words = {value: (text, _of_letters(colour)) for value, (text, colour) in column.words.items()}
+        mappings = [mapping(words), *mappings]
         settings["custom.cellOptions"] = {"type": "color-text"}
     if column.steps:
-        settings |= {"thresholds": column.steps.json(), "custom.cellOptions": {"type": "color-text"}}
+        steps = column.steps if column.as_bar else column.steps.recoloured(_of_letters)
+        settings |= {"thresholds": steps.json(), "custom.cellOptions": {"type": "color-text"}}
     if column.as_bar:
         bar = {"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}
         settings |= {"custom.cellOptions": bar, "color": {"mode": "thresholds"}}
     return {**settings, "mappings": mappings}
+
+
+def _of_letters(colour: str) -> str:
+    """What is good is written as all text is: it needs no colour, and blue letters are hard to read in the dark."""
+    return TEXT if colour == GOOD else colour
 
 
 def mapping(words: Mapping[float, tuple[str, str]]) -> dict[str, Any]:

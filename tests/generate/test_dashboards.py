@@ -7,7 +7,8 @@ from itertools import combinations
 import pytest
 import yaml
 
-from specwatch.alerting.catalogue import ALERTS, WATCHDOGS, alert
+from specwatch.alerting.catalogue import ALERTS
+from specwatch.alerting.watchdogs import WATCHDOGS, alert
 from specwatch.collect.targets import Target
 from specwatch.config import SidecarConfig
 from specwatch.errors import InputError
@@ -158,6 +159,7 @@ def test_every_colour_has_a_meaning(panel):
         grafana.OTHER,
         grafana.GONE,
         grafana.TRANSPARENT,
+        grafana.TEXT,
     }
     colours = set(re.findall(r'"(?:color|fixedColor)": "([^"]+)"', json.dumps(panel)))
     assert colours <= meant

@@ -67,3 +67,21 @@ def test_a_column_may_be_drawn_as_bars_and_a_value_may_have_a_word():
     assert share["custom.cellOptions"]["type"] == "gauge"
     assert (share["min"], share["max"]) == (0, 1)
     assert level["mappings"][0]["options"]["2"] == {"text": "bad", "color": BAD, "index": 0}
+
+
+def test_what_is_good_is_written_as_all_text_is_and_drawn_in_its_colour():
+    figure, bar = (
+        Column(title, "share", grafana.SHARE, grafana.bad_below(0.5), as_bar=title == "Bar")
+        for title in ("Figure", "Bar")
+    )
+    drawn = only(table(WORDS, [Name("Server", "instance")], [figure, bar], Order("Bar")))
+    colours = [
+        [
+            step["color"]
+            for entry in override["properties"]
+            if entry["id"] == "thresholds"
+            for step in entry["value"]["steps"]
+        ]
+        for override in drawn["fieldConfig"]["overrides"][1:]
+    ]
+    assert colours == [[BAD, grafana.TEXT], [BAD, GOOD]]

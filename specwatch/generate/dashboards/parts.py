@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from specwatch.alerting.catalogue import alert
+from specwatch.alerting.watchdogs import alert
 from specwatch.generate import grafana, grafana_dashboard
 from specwatch.generate.dashboards.asks import BY_MODEL, MODEL, Asks, of_sidecar
 from specwatch.generate.dashboards.asks import IDLE as IDLE
@@ -77,7 +77,7 @@ def findings(settings: Settings) -> Any:
         (
             Name("Server", "instance", link=link_to_server(settings)),
             Name("Model", "model_name"),
-            Name("Finding", "code"),
+            Name("Finding", "code", 180),
         ),
         (
             Column(
