@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from specwatch.signals.course import Block, Deployment
-from specwatch.signals.evidence import LEAST_CHANGE, Evidence, acceptance, first_position, mean_k
+from specwatch.signals.evidence import LEAST_CHANGE, Evidence, acceptance, first_position, first_positions, mean_k
 from specwatch.signals.findings import Figure, Finding, Level, duration, figures
 from specwatch.signals.peers import Peers, listed
 from specwatch.signals.trend import Decay, Point, decay, difference
@@ -25,9 +26,9 @@ best rate seen on honest traffic is 0.925, a draft trained on the lab's own JSON
 LEAST_FALL = 0.05
 """Fall of the acceptance rate, in points, that is worth saying of a deployment or a decay."""
 
-LEAST_FALL_OF_FIRST = 0.10
-"""The same of the first draft token over a change of K. It is noisier, and longer drafts end well drafted requests in
-fewer steps, so that badly drafted ones weigh more: 2 points from K = 3 to 7 where requests differ as in the lab."""
+LEAST_FALL_OVER_K = 0.08
+"""The same of the first draft tokens over a change of K: longer drafts end well drafted requests in fewer steps, and
+badly drafted ones weigh more, 2 to 3 points from K = 3 to 7 where requests differ as in the lab."""
 
 SURE = 5.0
 """Standard errors from which a change at a deployment counts."""
@@ -129,7 +130,7 @@ def _deployed(evidence: Evidence, peers: Peers) -> Finding | None:
     deployment = _at_deployment(evidence)
     if deployment is None:
         return None
-    measure, name = _comparable(deployment)
+    measure, name = _comparable(evidence, deployment)
     sides = (deployment.before, _after(evidence, deployment))
     before, after = (_mean(_points(blocks, measure)) or 0.0 for blocks in sides)
     what = " and ".join(deployment.changes) or "a restart"
@@ -153,8 +154,8 @@ def _at_deployment(evidence: Evidence) -> Deployment | None:
     deployment = evidence.course.deployed
     if deployment is None or decays(evidence):
         return None
-    measure, _ = _comparable(deployment)
-    least = LEAST_FALL if measure is acceptance else LEAST_FALL_OF_FIRST
+    measure, _ = _comparable(evidence, deployment)
+    least = LEAST_FALL if measure is acceptance else LEAST_FALL_OVER_K
     change = difference(_points(deployment.before, measure), _points(_after(evidence, deployment), measure))
     if change is None or change[0] > -least or -change[0] < SURE * change[1]:
         return None
@@ -170,8 +171,9 @@ def _recovered(evidence: Evidence, deployment: Deployment) -> bool:
     """Whether acceptance is by now what it was before a deployment, or has been at its new level for a day."""
     if evidence.now - deployment.at > FORGOTTEN * evidence.window_seconds:
         return True
-    measure, _ = _comparable(deployment)
-    now = evidence.rate if measure is acceptance else next(iter(evidence.positions), None)
+    measure, _ = _comparable(evidence, deployment)
+    first = evidence.positions[: _common_positions(evidence, deployment)]
+    now = evidence.rate if measure is acceptance else sum(first) / len(first) if first else None
     before = _mean(_points(deployment.before, measure))
     return now is not None and before is not None and now > before - LEAST_CHANGE
 
@@ -181,11 +183,19 @@ def _after(evidence: Evidence, deployment: Deployment) -> tuple[Block, ...]:
     return evidence.course.since(deployment.at)[: max(len(deployment.before), 3)]
 
 
-def _comparable(deployment: Deployment) -> tuple[Callable[[Increments], float | None], str]:
+def _comparable(evidence: Evidence, deployment: Deployment) -> tuple[Callable[[Increments], float | None], str]:
     """What may be compared over a deployment: another K makes another rate of the same draft."""
-    if any(change.startswith("K ") for change in deployment.changes):
-        return first_position, "acceptance of the first draft token"
-    return acceptance, "acceptance"
+    if not any(change.startswith("K ") for change in deployment.changes):
+        return acceptance, "acceptance"
+    positions = _common_positions(evidence, deployment)
+    tokens = "token" if positions == 1 else f"{positions} tokens"
+    return partial(first_positions, positions=positions), f"acceptance of the first {tokens} of a draft"
+
+
+def _common_positions(evidence: Evidence, deployment: Deployment) -> int:
+    """Draft positions known before and after a deployment."""
+    blocks = (*deployment.before, *_after(evidence, deployment))
+    return min((len(block.work.accepted_per_position) for block in blocks if block.work.get(Counter.DRAFTS)), default=0)
 
 
 def _decaying(evidence: Evidence, peers: Peers) -> Finding | None:

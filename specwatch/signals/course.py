@@ -21,7 +21,10 @@ KEPT = (
     Counter.DECODE_STEP_SECONDS,
     Counter.RUNNING_SECONDS,
 )
-"""What a course is told by; of the positions, the first is kept, which means the same at any K."""
+"""What a course is told by."""
+
+FIRST_POSITIONS = 3
+"""Draft positions kept: those that nearly every K has, which mean the same at any."""
 
 MOST_BLOCKS = 64
 """Blocks kept, about 1 kB each. After a merge there are half as many: enough to see a course in them."""
@@ -184,7 +187,7 @@ def _kept(work: Increments) -> Increments:
     return Increments(
         work.seconds,
         {counter: counts[counter] for counter in KEPT if counter in counts},
-        work.accepted_per_position[:1],
+        work.accepted_per_position[:FIRST_POSITIONS],
     )
 
 

@@ -108,7 +108,15 @@ def acceptance(work: Increments) -> float | None:
 
 def first_position(work: Increments) -> float | None:
     """Acceptance at the first position: comparable from one K to another."""
-    return _quotient(work.accepted_per_position[0], work.get(Counter.DRAFTS)) if work.accepted_per_position else None
+    return first_positions(work, 1)
+
+
+def first_positions(work: Increments, positions: int) -> float | None:
+    """Acceptance rate over the first positions: comparable from one K to another where both have them."""
+    accepted, drafts = work.accepted_per_position[:positions], work.get(Counter.DRAFTS)
+    if not positions or len(accepted) < positions or drafts is None:
+        return None
+    return _quotient(sum(accepted), positions * drafts)
 
 
 def mean_k(work: Increments) -> float | None:

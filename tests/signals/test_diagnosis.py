@@ -10,7 +10,7 @@ import pytest
 
 from specwatch.signals import diagnosis
 from specwatch.signals.catalogue import Value, evaluate, signals
-from specwatch.signals.course import Block, CourseView, Deployment
+from specwatch.signals.course import FIRST_POSITIONS, Block, CourseView, Deployment
 from specwatch.signals.diagnosis import diagnose
 from specwatch.signals.evidence import Evidence
 from specwatch.signals.findings import Finding, Level
@@ -213,6 +213,35 @@ def test_a_fall_at_a_restart_is_the_deployment():
     found = first(replace(fallen(0.5), course=course))
     assert found.code == "deploy-changed"
     assert "0.31.0 → 0.32.0" in found.text
+
+
+def drafting(rates: tuple[float, ...], end: float) -> Block:
+    """A minute with one acceptance rate a position."""
+    drafts = 1000.0
+    counts = {Counter.DRAFTS: drafts, Counter.DRAFT_TOKENS: drafts * len(rates), Counter.DECODE_STEPS: drafts}
+    accepted = tuple(drafts * rate for rate in rates)
+    counts[Counter.ACCEPTED_TOKENS] = sum(accepted)
+    return Block(NOW - end - 60, NOW - end, Increments(60.0, counts, accepted[:FIRST_POSITIONS]))
+
+
+def after_another_k(now: tuple[float, ...]) -> Evidence:
+    """Nine minutes at K = 7 after nine at K = 3, accepted at 0.93, 0.86 and 0.80."""
+    before = tuple(drafting((0.93 + i % 2 / 100, 0.86, 0.80), 540 + 60 * i) for i in range(9)[::-1])
+    course = CourseView(
+        tuple(drafting(now, 60 * i) for i in range(9)[::-1]), (Deployment(NOW - 540, ("K 3 → 7",), before),)
+    )
+    return replace(evidence(acceptance_rate=sum(now) / len(now), position_acceptance=now), course=course)
+
+
+def test_a_worse_draft_deployed_with_another_k_is_seen_on_the_positions_that_both_have():
+    found = first(after_another_k((0.85, 0.72, 0.62, 0.5, 0.4, 0.3, 0.2)))
+    assert found.code == "deploy-changed"
+    assert "the first 3 tokens of a draft" in found.text
+
+
+def test_a_longer_k_alone_is_no_worse_draft():
+    longer = after_another_k((0.93, 0.86, 0.80, 0.74, 0.69, 0.64, 0.60))
+    assert "deploy-changed" not in codes(longer)
 
 
 def test_a_restart_that_changed_nothing_is_no_deployment():
