@@ -31,7 +31,7 @@ ANSWER_SECONDS = 10.0
 """Longest to wait for a whole answer: the sidecar answers from memory."""
 
 LARGEST_ANSWER = 64 * 2**20
-"""Bytes. A server takes about 15 kB of the signals' answer: this is four thousand of them."""
+"""Bytes. A server takes about 7 kB of the signals' answer: this is nine thousand of them."""
 
 LONGEST_REASON = 200
 """Characters of another's words that are repeated."""
@@ -39,6 +39,8 @@ LONGEST_REASON = 200
 LONGEST_VERSION = 40
 
 START_ONE = "specwatch sidecar says at its start where it serves"
+
+TRUST_IT = "the variable SSL_CERT_FILE names a file with the authority that signed it"
 
 Answered = TypeVar("Answered")
 
@@ -184,6 +186,9 @@ class SidecarClient:
                 return _Answer(response.status, response.content_type == "application/json", content)
         except asyncio.TimeoutError:
             raise NoSidecar(self.address, f"no complete answer within {ANSWER_SECONDS:g} s") from None
+        except aiohttp.ClientConnectorCertificateError as problem:
+            reason = f"its certificate is not trusted ({problem.certificate_error.verify_message})"
+            raise NoSidecar(self.address, reason, TRUST_IT) from None
         except (aiohttp.ClientError, OSError, ValueError) as problem:
             raise NoSidecar(self.address, f"no sidecar answers there ({_why(problem)})") from None
 

@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -26,8 +27,11 @@ from specwatch.lab.scenario import Domain, Failure
 from specwatch.lab.simulator import SimulatedServer
 from specwatch.sidecar.views import TargetView
 from tests.support.http import serving
+from tests.support.sidecars import AWAY, sidecar
 from tests.support.views import CHANGED, NOW, away, shown
 from tools.rehearsal import Rehearsal, rehearsing
+
+PEMS = Path(__file__).parents[1] / "fixtures" / "tls"
 
 HOPELESS = Domain("hopeless", acceptance=0.08)
 """Traffic on which even the assumed draft cost is more than speculation gives."""
@@ -185,3 +189,24 @@ async def test_ctrl_c_ends_with_130_and_without_a_word():
         process.send_signal(signal.SIGINT)
         assert await process.communicate() == (b"", b"")
     assert process.returncode == 130
+
+
+@pytest.mark.slow
+async def test_a_sidecar_with_tls_and_tokens_is_read_by_who_trusts_and_may(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("reader-0123456789abcdef\n")
+    token.chmod(0o600)
+    pair = ("--tls-cert-file", str(PEMS / "server.pem"), "--tls-key-file", str(PEMS / "server.key"))
+    trusting = {"SSL_CERT_FILE": str(PEMS / "authority.pem")}
+    async with sidecar(*AWAY, *pair, "--read-token-file", str(token)) as it:
+        runs = (
+            await started(it.url, "--token-file", str(token)),
+            await started(it.url, **trusting),
+            await started(it.url, "--token-file", str(token), "--json", **trusting),
+        )
+        strange, nameless, told = [await run.communicate() for run in runs]
+    assert [run.returncode for run in runs[:2]] == [3, 3]
+    assert b"its certificate is not trusted" in strange[1]
+    assert b"SSL_CERT_FILE" in strange[1]
+    assert b"the sidecar asks for a token (HTTP 401); name the file that holds one with --token-file" in nameless[1]
+    assert [server["name"] for server in json.loads(told[0])["servers"]] == ["127.0.0.1:1"]
