@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from specwatch.alerting.catalogue import RATE_WINDOW, Severity, alert
+from specwatch.alerting.catalogue import RATE_WINDOW, Severity
+from specwatch.alerting.watchdogs import alert
 from specwatch.generate.dashboards.frame import EVERY_SERVER, SELECTOR, WINDOW
 from specwatch.generate.grafana import Query
 from specwatch.generate.live_promql import FLEET, SERVER, Live
@@ -184,11 +185,14 @@ class Asks:
         cost = number(self.cost.v + k * self.cost.c)
         return f"(1 + {accepted}\n/\n({drafts} >= {number(MIN_DRAFTS)})) / {cost}"
 
-    def faster_at_best(self, ks: Iterable[int], labels: tuple[str, ...]) -> str:
-        """By how much the best of these K is faster than today's, by the estimate: 0 where today's is the best."""
-        each = (f'label_replace({self.speedup_at(k, labels)}, "k", "{k}", "", "")' for k in ks)
-        best = f"max by ({', '.join(labels)}) (\n" + "\nor\n".join(each) + "\n)"
-        return f"{best}\n/\n({self.signal('estimated_speedup', labels)})\n- 1"
+    def last_position_pays(self, labels: tuple[str, ...]) -> str:
+        """What the last position brings for its cost ÷ what the whole step does: below 1 a smaller K is faster.
+
+        With acceptance a of position K, S(K) = ((v + (K - 1) c) S(K - 1) + a) / (v + K c) is a mean of S(K - 1) and
+        a / c, weighted by cost: a / c < S(K) exactly where S(K) < S(K - 1).
+        """
+        last = f"min by ({', '.join(labels)}) ({self.signal('position_acceptance', labels)})"
+        return f"{last}\n/\n({number(self.cost.c)} * ({self.signal('estimated_speedup', labels)}))"
 
     def _drafts(self) -> str:
         return f"increase({self.live.over_window(SERIES[Counter.DRAFTS][0], V1_ONLY)})"

@@ -36,21 +36,17 @@ from specwatch.generate.dashboards.scales import (
     SHARE,
     TIMES,
 )
-from specwatch.generate.grafana import BAD, GOOD, HIGHEST, LOWEST, OTHER, Query, Scale, Words
+from specwatch.generate.grafana import BAD, GOOD, HIGHEST, LOWEST, OTHER, WARN, Query, Scale, Steps, Words
 from specwatch.generate.grafana_dashboard import Line, Section
 from specwatch.generate.grafana_plots import Points, against
 from specwatch.generate.grafana_table import Column, Name, Order, table
 from specwatch.generate.live_promql import SERVER
 from specwatch.signals.catalogue import signal
-from specwatch.signals.load_diagnosis import WORTHWHILE
 
 WEIGHTS, BANDWIDTH = "35", "2039"
 """In the boxes at first: 70 B parameters in 16 bit over four GPUs, each an A100 80 GB SXM with 2039 GB/s."""
 
 TOKENS_PER_HOUR = Scale("suffix:tokens/h", low=None)
-FASTER = Scale("percentunit", decimals=1)
-"""How much faster something is."""
-
 SIDECAR_WINDOW = 'window="5m"'
 """The sidecar's window that is the alerts' too."""
 
@@ -142,8 +138,8 @@ def _another_k(asks: Asks, settings: Settings) -> Section:
         Words(
             "Would a smaller K be faster?",
             "The estimated speedup of each server if drafts ended after so many tokens, from the positions that are "
-            "accepted now, those first that gain most by it; the last figure is today's K. The largest of a row is the "
-            "best K for its traffic; what a larger one would give, counters cannot tell.",
+            "accepted now; the largest of a row is the best K for its traffic. First are those whose last position "
+            "brings least for its cost: below 1 × what the whole step brings, a smaller K is faster.",
             NOTHING_DRAFTED,
         ),
         (
@@ -153,9 +149,9 @@ def _another_k(asks: Asks, settings: Settings) -> Section:
         ),
         (
             *(Column(f"K = {k}", asks.speedup_at(k, SERVER), TIMES, grafana.bad_below(LOSS), width=85) for k in ks),
-            Column("Faster by", asks.faster_at_best(ks, SERVER), FASTER, grafana.warn_from(WORTHWHILE - 1), width=95),
+            Column("Last brings", asks.last_position_pays(SERVER), TIMES, Steps(WARN, ((1.0, GOOD),)), width=105),
         ),
-        Order("Faster by", descending=True),
+        Order("Last brings"),
     )
     worth = grafana.time_series(
         Words(
