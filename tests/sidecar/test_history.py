@@ -7,6 +7,7 @@ import random
 import sqlite3
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,7 +16,14 @@ import pytest
 from specwatch.collect.targets import Target
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
-from specwatch.sidecar.history import FORMULAS, History, HistoryPoint, tell_points
+from specwatch.sidecar.history import (
+    FORMULAS,
+    MOST_BYTES,
+    MOST_BYTES_IN_MEMORY,
+    History,
+    HistoryPoint,
+    tell_points,
+)
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.store import history as stored
 from specwatch.sidecar.store import schema
@@ -327,3 +335,14 @@ async def test_a_past_that_is_read_while_it_is_written_is_told_once(tmp_path):
         assert told is not None
         assert [point.at for point in told.points] == [stretch.at for stretch in past[: first + 10]]
     database.close()
+
+
+def test_the_page_about_state_says_how_long_rows_are_kept():
+    page = (Path(__file__).parents[2] / "docs" / "state.md").read_text()
+    step, minute, ten_minutes = stored.LEVELS
+    assert f"| 3 hours | {step.keep // 5:,} at a scrape every 5 s |" in page
+    assert f"| one minute | 3 days | {minute.keep // 60:,} |" in page
+    assert f"| ten minutes | 35 days | {ten_minutes.keep // 600:,} |" in page
+    assert f"in memory at {MOST_BYTES_IN_MEMORY // 2**20} MiB" in page
+    assert f"at {MOST_BYTES // 2**30} GiB" in page
+    assert f"{len(Counter)} counts in all" in page
