@@ -187,7 +187,8 @@ class SidecarClient:
         except asyncio.TimeoutError:
             raise NoSidecar(self.address, f"no complete answer within {ANSWER_SECONDS:g} s") from None
         except aiohttp.ClientConnectorCertificateError as problem:
-            reason = f"its certificate is not trusted ({problem.certificate_error.verify_message})"
+            why = getattr(problem.certificate_error, "verify_message", type(problem.certificate_error).__name__)
+            reason = f"its certificate is not trusted ({why})"
             raise NoSidecar(self.address, reason, TRUST_IT) from None
         except (aiohttp.ClientError, OSError, ValueError) as problem:
             raise NoSidecar(self.address, f"no sidecar answers there ({_why(problem)})") from None

@@ -29,6 +29,12 @@ EXIT_TERMINATED = 128 + signal.SIGTERM
 MISSED = 3
 """Questions without news after which figures count as stale."""
 
+REST = 10.0
+"""Times as long as an answer took until the next question: at most a tenth of the sidecar's time is for this screen. A
+thousand servers are 6 MB, which it takes half a second to tell."""
+
+LONGEST_REST = 30.0
+
 REST_OF_A_KEY = 0.1
 """Seconds within which the rest of a key's sequence comes, also over ssh; after them an escape is one."""
 
@@ -114,8 +120,10 @@ class Top:
             yield
 
     async def _keep_looking(self) -> None:
+        pause = self._interval
         while True:
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(pause)
+            began = time.monotonic()
             try:
                 look = await self._source.look()
             except SpecwatchError as problem:
@@ -123,7 +131,9 @@ class Top:
             else:
                 # A sidecar that hangs may still answer, always with the same moment.
                 self._since = time.monotonic() if look.at != self._heard.look.at else self._since
-                self._heard = replace(self._heard, look=look, servers=servers(look), failure=None)
+                pause = max(self._interval, min(LONGEST_REST, REST * (time.monotonic() - began)))
+                patience = MISSED * pause
+                self._heard = replace(self._heard, look=look, servers=servers(look), failure=None, patience=patience)
             self._draw()
 
     async def _keep_ageing(self) -> None:
@@ -134,7 +144,7 @@ class Top:
 
     def _screen(self) -> Screen:
         heard = replace(self._heard, age=time.monotonic() - self._since)
-        width, height = os.get_terminal_size(sys.stdout.fileno())
+        width, height = (max(1, cells) for cells in os.get_terminal_size(sys.stdout.fileno()))  # some say 0
         return Screen(heard, self._source.name, self._view, width, height)
 
     def _draw(self) -> None:
