@@ -108,6 +108,9 @@ class TargetView:
     share_of_bound: float | None = None
     """Least time of a step by memory bandwidth and arithmetic ÷ its time, over the headline window."""
 
+    before_change: WindowView | None = None
+    """The longest window as it was when the change of acceptance under way began; None without a change."""
+
     @property
     def headline(self) -> WindowView:
         """The window that findings and alerts speak of."""

@@ -299,7 +299,13 @@ class TargetWatch:
             findings=tuple(findings or self.findings(now)),
             distorted=self.distorted,
             share_of_bound=self._share_of_bound(now),
+            before_change=self._before_change(),
         )
+
+    def _before_change(self) -> WindowView | None:
+        since = self.drift.reading().since
+        parts = [] if since is None else self._ledgers.before(since)
+        return WindowView(covered(parts), evaluate(self._signals, parts)) if parts else None
 
     def _share_of_bound(self, now: float) -> float | None:
         values = self.headline_values(now)

@@ -118,6 +118,11 @@ class Ledger:
             return None
         return self._between(first, -1)
 
+    def before(self, moment: float) -> Increments | None:
+        """Increments from the oldest point that is known up to ``moment``; None with fewer than two such points."""
+        last = bisect_right(self._times, moment) - 1
+        return self._between(0, last) if last > 0 else None
+
     def _begin(self, at: float, layout: tuple[Counter | int, ...], integrals: tuple[Counter, ...]) -> None:
         """Start over: points of another layout (another K, families gone) cannot be subtracted."""
         self._layout, self._integrals = layout, integrals
@@ -210,6 +215,10 @@ class Ledgers:
         """Each engine's increments over the last ``seconds`` before ``now``; those without any are left out."""
         parts = ((name, ledger.over(seconds, now)) for name, ledger in self._ledgers.items())
         return [self._until(now, name, part) for name, part in parts if part]
+
+    def before(self, moment: float) -> list[Increments]:
+        """Each engine's increments that are known up to a past ``moment``; those without any are left out."""
+        return [part for ledger in self._ledgers.values() if (part := ledger.before(moment))]
 
     def _until(self, now: float, name: str, part: Increments) -> Increments:
         """An engine that left did nothing since: its rates are over all the time that it is spoken of."""

@@ -36,6 +36,10 @@ async def test_a_server_is_drawn_over_time_with_its_limits_and_the_moment_of_cha
             await expect(acceptance.locator("svg.chart")).to_have_attribute(
                 "aria-label", re.compile(r"^Acceptance rate over the last 1 h: now \d+%, between \d+% and \d+%$")
             )
+            positions = page.locator(".positions")
+            await expect(positions.locator("thead")).to_contain_text(re.compile(r"before \d\d:\d\d"))
+            now, before = await positions.locator("tbody tr").last.locator(".figure").all_text_contents()
+            assert float(now.rstrip("%")) < 20 < 60 < float(before.rstrip("%"))
             await page.get_by_role("link", name="6 h").click()
             await expect(acceptance.locator(".axis")).to_contain_text("6\u00a0h")
             assert page.url.endswith("#/server/gpu-0?range=6h")

@@ -40,6 +40,15 @@ def test_one_scrape_says_nothing():
     assert ledger_of(100).over(60, now=0) is None
 
 
+def test_what_was_before_a_moment_ends_there():
+    ledger = ledger_of(100, 110, 130, 160)
+    increments = ledger.before(12)
+    assert increments is not None
+    assert (increments.counts[Counter.DRAFTS], increments.seconds) == (30, 10)
+    assert ledger.before(4) is None
+    assert ledger.before(-1) is None
+
+
 def test_a_window_is_the_difference_of_its_ends():
     assert drafts(ledger_of(100, 110, 130, 160), seconds=10, now=15) == 50
 

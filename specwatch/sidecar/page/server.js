@@ -38,7 +38,7 @@ function parts(target, params, context) {
         "div",
         {},
         worthSection(target),
-        positionsSection(target),
+        positionsSection(target, context.now),
         driftSection(target, context),
         factsSection(target, context),
         countersSection(context.open, context.now),

@@ -6,16 +6,14 @@ import * as format from "./format.js";
 import { section } from "./sections.js";
 import { values } from "./verdict.js";
 
-export function positionsSection(target) {
-  const window = target.headline_window;
-  const long = Object.keys(target.windows ?? {}).at(-1) ?? window;
+/** Acceptance by position now, and as it was before the change under way; without one, over the longest window. */
+export function positionsSection(target, now) {
   const recent = values(target).position_acceptance ?? [];
-  const before = values(target, long).position_acceptance ?? [];
-  const heads = [window, long].map(format.windowWords);
-  const notes = [window, long].map((label) => covered(label, target.windows[label]?.seconds));
   if (!recent.length) {
     return null;
   }
+  const window = format.windowWords(target.headline_window);
+  const normal = beforeChange(target, now) ?? longest(target);
   return section(
     "Acceptance by position",
     "positions",
@@ -26,7 +24,7 @@ export function positionsSection(target) {
           h(
             "caption",
             {},
-            `Share of drafts accepted at each position, not conditional. Bar: ${heads[0]}; tick: ${heads[1]}.`,
+            `Share of drafts accepted at each position, not conditional. Bar: ${window}; tick: ${normal.head}.`,
           ),
           h(
             "thead",
@@ -36,27 +34,43 @@ export function positionsSection(target) {
               {},
               h("th", { scope: "col" }, "Position"),
               h("td", {}),
-              heads.map((head, index) =>
-                h("th", { scope: "col", class: "figure" }, head, notes[index] && h("small", {}, notes[index])),
-              ),
+              h("th", { scope: "col", class: "figure" }, window),
+              h("th", { scope: "col", class: "figure" }, normal.head, normal.note && h("small", {}, normal.note)),
             ),
           ),
           h(
             "tbody",
             {},
-            recent.map((value, position) =>
-              h(
-                "tr",
-                {},
-                h("th", { scope: "row" }, String(position)),
-                h("td", { class: "bar-cell" }, bar(value, before[position])),
-                h("td", { class: "figure" }, format.percent(value)),
-                h("td", { class: "figure quiet" }, format.percent(before[position])),
-              ),
-            ),
+            recent.map((value, position) => positionRow(position, value, normal.rates[position])),
           ),
         )
-      : h("p", { class: "quiet" }, `Too few drafts over ${heads[0]} to tell.`),
+      : h("p", { class: "quiet" }, `Too few drafts over ${window} to tell.`),
+  );
+}
+
+function beforeChange({ before_change: before, drift }, now) {
+  return (
+    before && {
+      head: `before ${format.clock(drift.since, now)}`,
+      note: format.duration(before.seconds),
+      rates: before.values.position_acceptance ?? [],
+    }
+  );
+}
+
+function longest(target) {
+  const [label, { seconds, values: told }] = Object.entries(target.windows).at(-1);
+  return { head: format.windowWords(label), note: covered(label, seconds), rates: told.position_acceptance ?? [] };
+}
+
+function positionRow(position, value, normal) {
+  return h(
+    "tr",
+    {},
+    h("th", { scope: "row" }, String(position)),
+    h("td", { class: "bar-cell" }, bar(value, normal)),
+    h("td", { class: "figure" }, format.percent(value)),
+    h("td", { class: "figure quiet" }, format.percent(normal)),
   );
 }
 
