@@ -62,9 +62,11 @@ SIDECAR = (
     "drift_rise_score",
     "drift_reference_ratio",
     "drift_change_ratio",
-    "speedup_ratio",
+    'speedup_ratio{kind="calibrated"}',
+    "known_speedup",
     "saved_tokens_per_hour",
     "recommended_draft_tokens",
+    'diagnosis{code="healthy",level="ok"}',
 )
 """What a sidecar adds for every server: enough of it to see what its panels cost."""
 
@@ -146,8 +148,8 @@ def samples(servers: int, scrape: int, start: int, end: int, told: Sequence[Sequ
             yield f"up{{{labels}}} 1 {at}\n"
             target = labels.replace("instance=", "target=").replace('job="vllm"', 'job="specwatch"')
             for metric in SIDECAR:
-                kind = ',kind="calibrated"' if metric == "speedup_ratio" else ""
-                yield f"specwatch_{metric}{{{target}{kind}}} 0.5 {at}\n"
+                name, brace, further = metric.partition("{")
+                yield f"specwatch_{name}{{{target}{',' + further if brace else '}'} 0.5 {at}\n"
 
 
 def _labels(number: int) -> str:
