@@ -142,14 +142,14 @@ class History:
         """Write what is new; what the disk does not take now waits for the next time."""
         async with self._turns:
             self._collect()
-            new = list(self._waiting)
+            new, self._waiting = self._waiting, deque(maxlen=MOST_WAITING)
             work = partial(stored.save, stretches=new, now=self._service.clock.now(), most_bytes=self._most_bytes)
             try:
                 await self._database.write(work)
-            except StoreError:
-                return
-            for _ in range(min(len(new), len(self._waiting))):
-                self._waiting.popleft()
+            except (StoreError, asyncio.CancelledError) as problem:
+                self._waiting = deque([*new, *self._waiting], maxlen=MOST_WAITING)
+                if isinstance(problem, asyncio.CancelledError):
+                    raise
 
     async def tell(self, target: str, start: float, end: float, step: float) -> TargetHistory | None:
         """One target's past from ``start`` to ``end``; None for a target of which nothing is known."""
@@ -161,7 +161,9 @@ class History:
             fresh = [stretch for name, stretch in self._waiting if name == target and begin < stretch.at <= end]
         if kept is None and not fresh and target not in self._service.watches:
             return None
-        points = await asyncio.to_thread(tell_points, [*(kept or ()), *fresh], start, step, window)
+        # By time: after a restart with another clock, what is fresh may be of before what is kept.
+        past = sorted([*(kept or ()), *fresh], key=lambda stretch: stretch.at)
+        points = await asyncio.to_thread(tell_points, past, start, step, window)
         kept_until = kept[-1].at if kept and self._database.outlives else None
         return TargetHistory(target, start, end, step, window, kept_until, points)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -305,6 +306,41 @@ async def test_while_the_disk_takes_nothing_the_past_is_told_from_memory_and_wri
     await history.save()
     assert database.status.up
     assert len(await database.read(lambda c: stored.load(c, "a", T0, T0 + 600, 1.0)) or ()) == 120
+    database.close()
+
+
+async def test_a_write_that_a_stop_cuts_short_is_made_up_for(tmp_path):
+    service = service_at(T0 + 600, "a")
+    database = Database(tmp_path / "specwatch.db")
+    history = History(service, database)
+    release = threading.Event()
+    hanging = asyncio.create_task(database.write(lambda _: release.wait(60)))
+    past = steps(600)
+    service.watches["a"].stretches.extend(past[:60])
+    cut = asyncio.create_task(history.save())
+    await asyncio.sleep(0.05)
+    service.watches["a"].stretches.extend(past[60:])
+    cut.cancel()
+    await asyncio.gather(cut, return_exceptions=True)
+    release.set()
+    await hanging
+    await history.save()
+    assert cut.cancelled()
+    assert len(await database.read(lambda c: stored.load(c, "a", T0, T0 + 600, 1.0)) or ()) == 120
+    database.close()
+
+
+async def test_with_a_clock_that_was_set_back_points_are_in_order(tmp_path):
+    service = service_at(T0 + 600, "a")
+    database = Database(tmp_path / "specwatch.db")
+    history = History(service, database)
+    service.watches["a"].stretches.extend(steps(600))
+    await history.save()
+    service.watches["a"].stretches.extend(steps(300, start=T0 + 202.5))
+    told = await history.tell("a", T0, T0 + 600, 1.0)
+    assert told is not None
+    assert len(told.points) == 180
+    assert [point.at for point in told.points] == sorted(point.at for point in told.points)
     database.close()
 
 
