@@ -79,6 +79,12 @@ class Alert:
     condition: str
     summary: str
     silenced_by: str | None = None
+    inhibited_by: str | None = None
+
+    @property
+    def is_loud(self) -> bool:
+        """Whether somebody is told of it: not while it is silenced, or while another one says more."""
+        return self.silenced_by is None and self.inhibited_by is None
 
 
 @dataclass(frozen=True)

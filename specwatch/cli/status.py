@@ -146,7 +146,13 @@ def _server_as_json(row: Server) -> dict[str, Any]:
         "alerts": None
         if alerts is None
         else [
-            {"name": alert.name, "state": alert.state, "severity": alert.severity, "since": alert.since}
+            {
+                "name": alert.name,
+                "state": alert.state,
+                "severity": alert.severity,
+                "since": alert.since,
+                "muted": not alert.is_loud,
+            }
             for alert in alerts
         ],
     }

@@ -65,8 +65,8 @@ class Asked:
     @classmethod
     def of(cls, url: str | None, targets: Sequence[str], token_file: Path | None) -> Asked:
         """InputError where the words contradict each other."""
-        if targets and (url or token_file):
-            both = url or "--token-file"
+        if targets and not (url is None and token_file is None):
+            both = "--token-file" if url is None else url
             raise InputError(f"{both} and --target: ask a sidecar or scrape servers from here, not both at once")
         return cls(url, tuple(targets), token_file)
 
@@ -77,7 +77,8 @@ class Asked:
             async with _scraping(parse_all(self.targets), watch or WatchSettings()) as scrapes:
                 yield scrapes
         else:
-            async with sidecar(self.url or sidecar_client.ADDRESS, self.token_file) as client:
+            address = sidecar_client.ADDRESS if self.url is None else self.url
+            async with sidecar(address, self.token_file) as client:
                 yield FromSidecar(client)
 
 

@@ -61,7 +61,7 @@ class Server:
 
     judged: Judged
     alerts: tuple[Alert, ...] | None
-    """Those of this server that fire or are pending, silenced ones left out; None where they could not be read."""
+    """Those of this server that fire or are pending; None where they could not be read."""
 
     @property
     def view(self) -> TargetView:
@@ -70,8 +70,13 @@ class Server:
 
     @property
     def firing(self) -> list[Alert]:
-        """Alerts that fire."""
-        return [alert for alert in self.alerts or () if alert.state == "firing"]
+        """Alerts that fire and that somebody is told of."""
+        return [alert for alert in self.alerts or () if alert.state == "firing" and alert.is_loud]
+
+    @property
+    def pending(self) -> list[Alert]:
+        """Alerts that will fire unless things get better."""
+        return [alert for alert in self.alerts or () if alert.state == "pending" and alert.is_loud]
 
     @property
     def tone(self) -> Tone:
@@ -91,11 +96,7 @@ def servers(look: Look) -> list[Server]:
 def _alerts_of(target: str, look: Look) -> tuple[Alert, ...] | None:
     if look.alerts is None:
         return None
-    return tuple(
-        alert
-        for alert in look.alerts
-        if alert.target == target and alert.state in ("firing", "pending") and alert.silenced_by is None
-    )
+    return tuple(alert for alert in look.alerts if alert.target == target and alert.state in ("firing", "pending"))
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def window_words(view: TargetView, label: str) -> str:
 def _alerts(server: Server) -> Text:
     if server.alerts is None:
         return Text(NONE)
-    firing, pending = len(server.firing), len(server.alerts) - len(server.firing)
+    firing, pending = len(server.firing), len(server.pending)
     if firing:
         return Text(f"{firing} firing", style="red" if server.tone is Tone.BAD else "yellow")
     return Text(f"{pending} pending" if pending else "")
@@ -195,7 +196,7 @@ def alert_words(alert: Alert, now: float) -> str:
     """An alert in a line."""
     return (
         f"{alert.state} since {time_of_day(alert.since, now)} ({alert.severity}): {safe(alert.summary)}, "
-        f"{alert.value_text}, alarm {alert.condition}"
+        f"{alert.value_text}, alarm {alert.condition}{'' if alert.is_loud else ', muted'}"
     )
 
 

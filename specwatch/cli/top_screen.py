@@ -160,14 +160,14 @@ class Screen:
         """How many fire, and the one that was first to."""
         if self.heard.look.alerts is None:
             return Text(self.heard.look.without_alerts, style="dim")
-        found = [alert for row in rows for alert in row.alerts or ()]
-        firing = [alert for alert in found if alert.state == "firing"]
+        firing = [alert for row in rows for alert in row.firing]
+        pending = sum(len(row.pending) for row in rows)
         if not firing:
-            return Text(f"no alert fires, {len(found)} pending" if found else "no alert fires", style="dim")
+            return Text(f"no alert fires, {pending} pending" if pending else "no alert fires", style="dim")
         first = min(firing, key=lambda alert: (alert.severity, alert.since))  # a page before a ticket
         style = COLOURS[Tone.BAD if first.severity == Severity.PAGE.value else Tone.WARN]
         since = f"{first.severity} since {time_of_day(first.since, self.heard.look.at)}"
-        words = f"{len(firing)} firing, {len(found) - len(firing)} pending · {since}: {first.summary}"
+        words = f"{len(firing)} firing, {pending} pending · {since}: {first.summary}"
         return Text(cut(words, self.width), style=style)
 
     def _foot(self, rows: Sequence[Server]) -> list[Text]:

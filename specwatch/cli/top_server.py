@@ -97,7 +97,7 @@ def _more(finding: Finding) -> Iterator[Text]:
 
 def _alerts(server: Server, now: float) -> Iterator[Text]:
     for alert in server.alerts or ():
-        style = COLOURS[server.tone] if alert.state == "firing" else ""
+        style = COLOURS[server.tone] if alert in server.firing else ""
         yield Text(cut(alert_words(alert, now), LONGEST), style=style)
 
 

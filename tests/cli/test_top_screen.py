@@ -176,3 +176,10 @@ def test_a_long_server_scrolls_to_its_end_and_says_how_much_is_below():
     end = screen(heard(), View(chosen="gpu-3", is_open=True, scrolled=99), 80, 12)
     assert end[-1] == "↑↓ scroll  esc back  q quit"
     assert top[1] == end[1] == "gpu-3  ▼ costs"
+
+
+def test_a_silenced_alert_is_not_counted_and_is_told_of_on_its_server():
+    look = Look(NOW, (shown("gpu-1"),), (alert("gpu-1", severity="page", silenced_by="7"),))
+    assert "no alert fires" in screen(heard(look))
+    opened_lines = screen(heard(look), View(chosen="gpu-1", is_open=True), 200, 60)
+    assert any(line.startswith("firing since") and line.endswith("alarm at or above 1, muted") for line in opened_lines)
