@@ -181,8 +181,9 @@ class Screen:
         lines: list[Text] = []
         if rows:
             row = rows[place(rows, self.view)]
-            finding = remark(row.view) or row.view.findings[0]
-            told = f"{name(row.view.target.name, SOURCE_CELLS)}: {finding.text} {finding.remedy}"
+            finding = remark(row.view) or next(iter(row.view.findings), None)
+            said = f"{finding.text} {finding.remedy}" if finding else "nothing to say"
+            told = f"{name(row.view.target.name, SOURCE_CELLS)}: {said}"
             lines = _wrapped(Text(cut(told, self.width * REMARK_LINES)), self.width, REMARK_LINES)
         return [Text(), *lines, *[Text()] * (REMARK_LINES - len(lines)), Text()]
 

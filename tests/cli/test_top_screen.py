@@ -106,8 +106,9 @@ def test_alerts_that_are_not_known_are_not_called_none():
     assert "no alert fires" in screen(heard(Look(NOW, LOOK.targets, ())))
 
 
-def test_without_servers_it_says_so():
+def test_without_servers_or_findings_it_says_so():
     assert "No server is watched" in screen(heard(Look(NOW, (), ())))
+    assert "gpu-1: nothing to say" in screen(heard(Look(NOW, (shown(findings=()),), ())))
 
 
 @pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
