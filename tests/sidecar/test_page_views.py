@@ -36,6 +36,9 @@ async def test_a_server_is_drawn_over_time_with_its_limits_and_the_moment_of_cha
             await expect(acceptance.locator("svg.chart")).to_have_attribute(
                 "aria-label", re.compile(r"^Acceptance rate over the last 1 h: now \d+%, between \d+% and \d+%$")
             )
+            await acceptance.locator("svg.chart").hover(position={"x": 300, "y": 50})
+            await expect(acceptance.locator(".readout")).to_contain_text(re.compile(r"\d\d:\d\d \d+\.\d%"))
+            await expect(chart(page, "speedup").locator(".readout")).to_contain_text("×")
             positions = page.locator(".positions")
             await expect(positions.locator("thead")).to_contain_text(re.compile(r"before \d\d:\d\d"))
             now, before = await positions.locator("tbody tr").last.locator(".figure").all_text_contents()

@@ -139,7 +139,13 @@ function item(alert, now, server) {
         {},
         h("span", { class: `word ${tone}` }, shape(drawn), word),
         h("span", { class: "severity" }, alert.severity),
-        h("span", { class: "said" }, alert.summary, " ", h("small", {}, `${alert.value_text}, alarm ${alert.condition}`)),
+        h(
+          "span",
+          { class: "said" },
+          alert.summary,
+          " ",
+          h("small", {}, `${alert.value_text}, alarm ${alert.condition}`),
+        ),
         h("span", { class: "since" }, alert.state === "resolved" ? lasted(alert, now) : since(alert, now)),
       ),
       h(
@@ -237,7 +243,13 @@ function deliveryRow(delivery, now) {
     "tr",
     { "data-key": delivery.receiver },
     h("th", { scope: "row" }, delivery.receiver),
-    h("td", {}, h("span", { class: `word ${health.tone}` }, shape(health.shape), health.word), " ", h("small", {}, delivery.last_problem)),
+    h(
+      "td",
+      {},
+      h("span", { class: `word ${health.tone}` }, shape(health.shape), health.word),
+      " ",
+      h("small", {}, delivery.last_problem),
+    ),
     COUNTS.map(([count]) => h("td", { class: "figure" }, format.decimal(delivery[count], 0))),
     h(
       "td",

@@ -10,6 +10,7 @@ import { finish } from "./lazy.js";
 import { FLEET, link, parse, serverLink } from "./links.js";
 import { Live, POLL } from "./live.js";
 import { noServer, serverView } from "./server.js";
+import { pointAt } from "./server_charts.js";
 import { endSilence, makeSilence } from "./silences.js";
 import { connection, read, state } from "./state.js";
 import { targetsView } from "./targets.js";
@@ -47,7 +48,10 @@ function renderFigures(address) {
   show(at("views"), views(address));
   show(at("footer"), footer(version));
   show(at("headline"), rows.length ? headline(rows, now) : "No server is watched");
-  show(at("view"), h("div", { "data-key": `${address.view} ${address.name}` }, VIEWS[address.view](address, rows, now)));
+  show(
+    at("view"),
+    h("div", { "data-key": `${address.view} ${address.name}` }, VIEWS[address.view](address, rows, now)),
+  );
   const form = document.querySelector(".controls");
   if (form) {
     follow(form, address);
@@ -58,7 +62,8 @@ function renderFigures(address) {
 let list = FLEET;
 
 const VIEWS = {
-  fleet: (address, rows, now) => (rows.length ? [firingSection(state.alerts, now), fleetTable(rows, address)] : empty()),
+  fleet: (address, rows, now) =>
+    rows.length ? [firingSection(state.alerts, now), fleetTable(rows, address)] : empty(),
   server: ({ name, params }, rows, now) => {
     const line = rows.find(({ target }) => target.target.name === name);
     const open = state.open?.name === name ? state.open : null;
@@ -168,6 +173,7 @@ function rowOf(name) {
 }
 
 addEventListener("hashchange", followAddress);
+document.addEventListener("pointermove", (event) => pointAt(event) && requestAnimationFrame(render));
 document.addEventListener("click", openClicked);
 document.addEventListener("input", takeControls);
 document.addEventListener("submit", submit);

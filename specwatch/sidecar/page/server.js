@@ -52,7 +52,13 @@ export function noServer(name, list) {
   return [
     back(list),
     heading("No such server", { class: "server-name" }),
-    h("p", { class: "quiet" }, "The sidecar watches no server called ", format.outsider(format.shortened(name, 80)), "."),
+    h(
+      "p",
+      { class: "quiet" },
+      "The sidecar watches no server called ",
+      format.outsider(format.shortened(name, 80)),
+      ".",
+    ),
   ];
 }
 

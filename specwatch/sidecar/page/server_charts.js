@@ -19,22 +19,53 @@ const RELATIONS = { "<": "below", ">": "above", "<=": "at or below", ">=": "at o
  * `note` the kind, where the title does not say it.
  */
 const CHARTS = [
-  { figure: "acceptance_rate", title: "Acceptance rate", isLarge: true, top: 1, write: share, marks: normal },
+  {
+    figure: "acceptance_rate",
+    title: "Acceptance rate",
+    isLarge: true,
+    top: 1,
+    write: share,
+    exact: format.percent,
+    marks: normal,
+  },
   {
     figure: "speedup",
     title: "Speedup",
     isLarge: true,
     least: 1.8,
     write: (value) => `${plain(value)}×`,
+    exact: format.times,
     note: (target) => speedupOf(target).kind,
     marks: () => [{ value: 1, text: "break-even 1×" }],
   },
-  { figure: "drift_score", title: "Drift score", least: 1.8, write: plain, isMoment: true },
+  { figure: "drift_score", title: "Drift score", least: 1.8, write: plain, exact: format.decimal, isMoment: true },
   { figure: "running_requests", title: "Load", note: () => "requests running, mean", least: 4, write: plain },
-  { figure: "waiting_requests", title: "Queue", note: () => "requests waiting, mean", least: 4, write: plain, isLeftOutAtZero: true },
+  {
+    figure: "waiting_requests",
+    title: "Queue",
+    note: () => "requests waiting, mean",
+    least: 4,
+    write: plain,
+    isLeftOutAtZero: true,
+  },
   { figure: "draft_length", title: "K", note: () => "draft tokens, mean", least: 4, write: plain },
   { figure: "draft_coverage", title: "Coverage", note: () => "of decode steps", top: 1, write: share },
 ];
+
+/** Where along the charts the pointer is, 0 to 1: one moment for all of them, so that they can be compared. */
+let pointed = null;
+
+/** Take in where the pointer is; tells whether that changes anything. */
+export function pointAt(event) {
+  const drawn = event.target.closest?.(".chart");
+  const box = drawn?.getBoundingClientRect();
+  const before = pointed;
+  pointed = box ? (event.clientX - box.left) / box.width : null;
+  return pointed !== before;
+}
+
+/** How far from the pointer a point may be to be told, in shares of the chart. */
+const NEAR = 0.02;
 
 /** Changes of acceptance that are drawn: the latest ones, more would hide the line. */
 const MOST_CHANGES = 12;
@@ -42,7 +73,7 @@ const MOST_CHANGES = 12;
 /** Room above the highest value, so that its line does not lie on the edge. */
 const HEADROOM = 1.1;
 
-/** The charts that there are figures for, with the choice of a range; `context` holds now, thresholds and what is open. */
+/** The charts that there are figures for, and the choice of a range; `context` holds now, thresholds, what is open. */
 export function chartsSection(target, params, context) {
   const { now, open } = context;
   const [range, { seconds, words }] = rangeOf(params.range);
@@ -72,7 +103,9 @@ export function chartsSection(target, params, context) {
         ),
       ),
     ),
-    drawn.length ? h("div", { class: "charts" }, drawn) : h("p", { class: "quiet" }, `Nothing was counted in the last ${words}.`),
+    drawn.length
+      ? h("div", { class: "charts" }, drawn)
+      : h("p", { class: "quiet" }, `Nothing was counted in the last ${words}.`),
   );
 }
 
@@ -90,17 +123,38 @@ function drawing(kind, target, { open, thresholds, span, words, isFirst }) {
   return h(
     "figure",
     { "data-key": kind.figure, "data-figure": kind.figure, class: kind.isLarge ? "large" : "small" },
-    h("figcaption", {}, kind.title, " ", h("small", {}, note)),
+    h("figcaption", {}, h("span", {}, kind.title, " ", h("small", {}, note)), readout(kind, points, span)),
     chart(points, {
       label: inWords(kind, known, words),
       span,
       top,
       format: kind.write,
       marks: apart(marks, top),
-      moments: moments(target, open.history.changes ?? [], span[1], isFirst),
+      moments: [...moments(target, open.history.changes ?? [], span[1], isFirst), ...pointer(span)],
     }),
     timeAxis(span),
   );
+}
+
+function pointer(span) {
+  return pointed === null ? [] : [{ at: atShare(pointed, span), text: "", kind: "pointer" }];
+}
+
+function atShare(share, [from, to]) {
+  return from + share * (to - from);
+}
+
+/** The value where the pointer is, with its time. */
+function readout({ write, exact = write }, points, span) {
+  if (pointed === null) {
+    return null;
+  }
+  const at = atShare(pointed, span);
+  const known = points.filter(({ value }) => format.isNumber(value));
+  const nearest = known.sort((one, other) => Math.abs(one.at - at) - Math.abs(other.at - at))[0];
+  const isNear = nearest && Math.abs(nearest.at - at) < NEAR * (span[1] - span[0]);
+  const [when, what] = isNear ? [nearest.at, exact(nearest.value)] : [at, format.NONE];
+  return h("span", { class: "readout" }, format.clock(when, span[1]), " ", h("b", {}, what));
 }
 
 /** What a chart says, for those who do not see it. */
@@ -152,7 +206,8 @@ function apart(marks, top) {
 function moments(target, noted, now, isTold) {
   const { since, direction } = target.drift ?? {};
   const isNoted = noted.some((change) => change.ended_at === null);
-  const current = since && !isNoted && (direction === "rose" || hasDrifted(target)) ? [{ began: since, direction }] : [];
+  const current =
+    since && !isNoted && (direction === "rose" || hasDrifted(target)) ? [{ began: since, direction }] : [];
   const told = [...noted, ...current].slice(-MOST_CHANGES);
   return told.flatMap(({ began, ended_at: ended, direction: way }, index) => {
     const isWorded = isTold && index === told.length - 1;

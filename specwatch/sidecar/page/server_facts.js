@@ -31,7 +31,13 @@ export function findingsList(target) {
         "li",
         { "data-key": code, class: tone },
         h("span", { class: `word ${tone}` }, shape(drawn), word),
-        h("span", {}, h("span", { class: "text" }, text), remedy && h("span", { class: "remedy" }, remedy), figures(evidence ?? [])),
+        h(
+          "span",
+          {},
+          h("span", { class: "text" }, text),
+          remedy && h("span", { class: "remedy" }, remedy),
+          figures(evidence ?? []),
+        ),
       );
     }),
   );
@@ -39,9 +45,7 @@ export function findingsList(target) {
 
 /** The numbers that a finding rests on, in one quiet line. */
 function figures(evidence) {
-  const told = evidence.map(
-    (entry) => `${entry.name.replaceAll("_", " ")} ${format.measured(entry)}`,
-  );
+  const told = evidence.map((entry) => `${entry.name.replaceAll("_", " ")} ${format.measured(entry)}`);
   return told.length > 0 && h("small", {}, told.join(" · "));
 }
 
@@ -155,4 +159,3 @@ export function factsSection(target, { now }) {
     ]),
   );
 }
-

@@ -162,10 +162,20 @@ export function countersSection({ counters }, now) {
             "tbody",
             {},
             columns[0].counters.map(({ name, series }) =>
-              counterRow(words(name), series[0], columns, (each) => each.counters.find((other) => other.name === name)?.value),
+              counterRow(
+                words(name),
+                series[0],
+                columns,
+                (each) => each.counters.find((other) => other.name === name)?.value,
+              ),
             ),
             columns[0].accepted_per_position.map((_, position) =>
-              counterRow(`accepted at position ${position}`, null, columns, (each) => each.accepted_per_position[position]),
+              counterRow(
+                `accepted at position ${position}`,
+                null,
+                columns,
+                (each) => each.accepted_per_position[position],
+              ),
             ),
             Object.keys(columns[0].gauges).map((name) =>
               counterRow(`${words(name)} now`, null, columns, (each) => each.gauges[name]),

@@ -40,7 +40,12 @@ export function silencesSection(silences, now) {
 function table(silences, now) {
   return cardTable(
     { class: "silences", "aria-labelledby": "silences-title" },
-    [...PATTERNS.map(([, label]) => head(label)), head("Until"), head("By"), head(h("span", { class: "hidden" }, "Ends it"))],
+    [
+      ...PATTERNS.map(([, label]) => head(label)),
+      head("Until"),
+      head("By"),
+      head(h("span", { class: "hidden" }, "Ends it")),
+    ],
     h(
       "tbody",
       { role: "rowgroup" },

@@ -31,8 +31,8 @@ export const state = {
 };
 
 /**
- * Ask everything that a view needs, and say so with `tell` when the servers are known and when all is. Never fails: what
- * went wrong is in the state.
+ * Ask everything that a view needs, and `tell` when the servers are known for the first time, and when all is. Never
+ * fails: what went wrong is in the state.
  */
 export async function read(address, tell) {
   try {

@@ -111,7 +111,13 @@ function sourcesSection({ sources, dropped, invalid }, now) {
     h("h3", { id: "sources-title" }, "Where they are found"),
     cardTable(
       { class: "sources", "aria-labelledby": "sources-title" },
-      [head("Job"), head("Kind"), head("Found", "addresses", "figure"), head("Last told", "ago", "figure"), head("Problem")],
+      [
+        head("Job"),
+        head("Kind"),
+        head("Found", "addresses", "figure"),
+        head("Last told", "ago", "figure"),
+        head("Problem"),
+      ],
       h(
         "tbody",
         { role: "rowgroup" },
@@ -129,6 +135,12 @@ function sourcesSection({ sources, dropped, invalid }, now) {
       ),
     ),
     (left.length > 0 || invalid) &&
-      h("p", { class: "quiet" }, "Not watched: ", left.join(", ") || "none", invalid && [". ", h("span", { class: "break" }, invalid)]),
+      h(
+        "p",
+        { class: "quiet" },
+        "Not watched: ",
+        left.join(", ") || "none",
+        invalid && [". ", h("span", { class: "break" }, invalid)],
+      ),
   );
 }
