@@ -66,6 +66,7 @@ check-generated: generate ## Fail when the committed ones are not what the code 
 
 screenshots: $(VENV)/.project test-programs ## Take the pictures that the README shows
 	$(PY) -m tools.screenshots
+	$(PY) -m tools.terminal_pictures
 
 panels: $(VENV)/.project test-programs ## Draw the dashboards with Grafana's components (ARGS=--all: every scene)
 	$(PY) -m tools.grafana.panels $(ARGS)
