@@ -192,10 +192,10 @@ def _select(text: str) -> tuple[set[str], list[str], list[str]]:
     names: set[str] = set()
     lines: list[str] = []
     requests: list[str] = []
-    passed = "\n"
+    passed: tuple[str, ...] = ("# HELP",)
     # Only a newline ends a line: a label may hold other characters that Python would split at.
     for line in text.split("\n"):
-        # Most of a page is buckets of histograms that nobody asks for: the next one is passed at a glance.
+        # Most of a page is help, and buckets of histograms that nobody asks for: passed at a glance.
         if line.startswith(passed):
             continue
         if line.startswith("#"):
@@ -208,7 +208,7 @@ def _select(text: str) -> tuple[set[str], list[str], list[str]]:
         elif name in REQUEST_SERIES:
             requests.append(line)
         else:
-            passed = name + "{"
+            passed = ("# HELP", name + "{")
     names.discard("")
     if not names:
         raise PageError("the page is empty")
