@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ LONGEST_REASON = 200
 """Characters of another's words that are repeated."""
 
 LONGEST_VERSION = 40
+
+WINDOW = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]")
+"""How windows are called, as ``views.window_label`` does."""
 
 START_ONE = "specwatch sidecar says at its start where it serves"
 
@@ -241,9 +245,11 @@ class SidecarClient:
 
 
 def _lacking(view: TargetView) -> str | None:
-    """What the view of another release lacks for being shown."""
+    """What is in the way of showing the view of another release."""
     names = {signal.name for signal in signals()}
     for label, window in view.windows.items():
+        if not WINDOW.fullmatch(label):
+            return f"a window {label}"
         if missing := names - window.values.keys():
             return f"no signal {min(missing)} over {label}"
     return None if view.headline_window in view.windows else f"no window {view.headline_window}"

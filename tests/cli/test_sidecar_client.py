@@ -100,13 +100,18 @@ async def test_another_server_or_another_release_is_told_from_a_sidecar(routes, 
     assert said.isprintable()
 
 
-async def test_a_sidecar_whose_signals_are_others_is_of_another_release():
-    async with rehearsing([SimulatedServer("gpu-1")]) as rehearsal:
-        async with sidecar(rehearsal.url) as client:
-            told = json.loads(await client.get("signals"))
-        del told["targets"][0]["windows"]["5m"]["values"]["acceptance_rate"]
-    async with serving({SIGNALS: json_of(told)}) as url:
-        assert "no signal acceptance_rate over 5m" in await refusal(url)
+async def test_a_sidecar_whose_signals_or_windows_are_others_is_of_another_release():
+    async with rehearsing([SimulatedServer("gpu-1")]) as rehearsal, sidecar(rehearsal.url) as client:
+        text = (await client.get("signals")).decode()
+    target = json.loads(text)
+    del target["targets"][0]["windows"]["5m"]["values"]["acceptance_rate"]
+    for told, reason in (
+        (target, "no signal acceptance_rate over 5m"),
+        (json.loads(text.replace('"30m"', '"half an hour"')), "a window half an hour"),
+        (json.loads(text.replace('"headline_window":"5m"', '"headline_window":"7m"')), "no window 7m"),
+    ):
+        async with serving({SIGNALS: json_of(told)}) as url:
+            assert reason in await refusal(url)
 
 
 async def test_what_stands_on_a_web_page_is_not_repeated_but_a_short_reason_is():
