@@ -12,8 +12,10 @@ import pytest
 from playwright.async_api import Page, expect
 from prometheus_client.parser import text_string_to_metric_families
 
+from specwatch.alerting.receivers import webhook_receiver
 from specwatch.lab.scenario import FOREIGN, HOME, Failure, Phase
 from specwatch.lab.simulator import SimulatedServer
+from tests.support.http import serving as serving_pages
 from tests.support.page import HOPELESS, WHOLE_STEP, page_of
 from tools.rehearsal import rehearsing
 
@@ -117,6 +119,23 @@ async def test_an_alert_is_silenced_and_the_silence_ended():
             await page.get_by_role("button", name="End the silence").click()
             await expect(page.locator(".outcome")).to_have_text("The silence has ended.")
             await expect(first).to_have_count(1)
+            assert seen.complaints == []
+
+
+@pytest.mark.browser
+async def test_alerts_that_another_explains_are_told_apart_and_messages_that_were_given_up_are_shown():
+    servers = [SimulatedServer("gpu-0", running=4, traffic=HOPELESS)]
+    async with (
+        serving_pages({}) as nobody,
+        rehearsing(servers, receivers=[webhook_receiver(f"{nobody}/hook")]) as rehearsal,
+    ):
+        await rehearsal.play(1200, WHOLE_STEP)
+        async with page_of(f"{rehearsal.url}/#/alerts") as (page, seen):
+            inhibited = page.locator("section", has=page.get_by_role("heading", name="Inhibited"))
+            await inhibited.locator("summary").first.click()
+            await expect(inhibited.locator(".more").first).to_contain_text("while SpeculationSlowerThanNone fires")
+            await page.get_by_text("given up").click()
+            await expect(page.locator(".dead-letters li").first).to_contain_text("404")
             assert seen.complaints == []
 
 

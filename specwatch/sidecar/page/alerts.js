@@ -7,10 +7,11 @@ import { link, serverLink } from "./links.js";
 import { heading } from "./sections.js";
 import { silenceForm, silencesSection } from "./silences.js";
 
-/** States, the most urgent first. An alert that is silenced is told apart, whatever its state. */
+/** States, the most urgent first. Alerts of which nothing is sent are told apart, whether they fire or are pending. */
 const STATES = {
   firing: { word: "Firing", tone: "bad", shape: "bell" },
   pending: { word: "Pending", tone: "warn", shape: "clock" },
+  inhibited: { word: "Inhibited", tone: "quiet", shape: "mute" },
   silenced: { word: "Silenced", tone: "quiet", shape: "mute" },
   resolved: { word: "Resolved", tone: "quiet", shape: "tick" },
 };
@@ -28,7 +29,15 @@ const MOST_LISTED = 50;
 const UNREAD = h("p", { class: "bad" }, "The sidecar did not answer what is firing.");
 
 function stateOf(alert) {
-  return alert.silenced_by && alert.state !== "resolved" ? "silenced" : alert.state;
+  if (alert.state === "resolved") {
+    return "resolved";
+  }
+  return alert.silenced_by ? "silenced" : alert.inhibited_by ? "inhibited" : alert.state;
+}
+
+/** How many alerts fire and are told. */
+export function firing(told) {
+  return (told?.alerts ?? []).filter((alert) => stateOf(alert) === "firing").length;
 }
 
 function byUrgency(one, other) {
@@ -162,6 +171,8 @@ function item(alert, now, server) {
           ],
           alert.runbook && [", runbook ", runbook(alert.runbook)],
         ),
+        alert.inhibited_by &&
+          h("p", {}, "Nothing is sent of it while ", h("b", {}, alert.inhibited_by), " fires, which says why."),
         alert.state !== "resolved" &&
           !alert.silenced_by &&
           h(
@@ -200,8 +211,37 @@ function deliveriesSection(deliveries, now) {
     { "aria-labelledby": "deliveries-title" },
     h("h3", { id: "deliveries-title" }, "Deliveries ", h("small", {}, "messages since the sidecar started")),
     deliveries.length
-      ? scroller(deliveriesTable(deliveries, now))
+      ? [scroller(deliveriesTable(deliveries, now)), deadLetters(deliveries, now)]
       : h("p", { class: "quiet" }, "No receiver is configured: alerts are shown here, and nobody is told."),
+  );
+}
+
+/** Messages that were given up, the latest first. */
+function deadLetters(deliveries, now) {
+  const letters = deliveries.flatMap((delivery) => delivery.dead_letters).sort((one, other) => other.at - one.at);
+  if (!letters.length) {
+    return null;
+  }
+  return h(
+    "details",
+    { class: "dead-letters", "data-key": "dead-letters" },
+    h("summary", {}, `${letters.length} ${letters.length === 1 ? "message was" : "messages were"} given up`),
+    h(
+      "ul",
+      {},
+      letters
+        .slice(0, MOST_LISTED)
+        .map(({ receiver, title, at, reason }) =>
+          h(
+            "li",
+            { class: "break" },
+            format.when(at, now),
+            ` to ${receiver}: `,
+            h("b", {}, title),
+            h("small", {}, reason),
+          ),
+        ),
+    ),
   );
 }
 

@@ -1,6 +1,6 @@
 // The page: shows what the sidecar says, or that it says nothing.
 
-import { alertsView, firingSection } from "./alerts.js";
+import { alertsView, firing, firingSection } from "./alerts.js";
 import { banner, connectionWords } from "./connection.js";
 import { asked, follow } from "./controls.js";
 import { h, show } from "./dom.js";
@@ -83,7 +83,6 @@ function empty() {
 }
 
 function views({ view }) {
-  const firing = state.alerts?.alerts.filter((alert) => alert.state === "firing" && !alert.silenced_by).length;
   const entry = (name, word, count) =>
     h(
       "a",
@@ -91,7 +90,7 @@ function views({ view }) {
       word,
       count > 0 && h("span", { class: "count" }, String(count), h("span", { class: "hidden" }, " firing")),
     );
-  return [entry("fleet", "Servers"), entry("alerts", "Alerts", firing), entry("targets", "Targets")];
+  return [entry("fleet", "Servers"), entry("alerts", "Alerts", firing(state.alerts)), entry("targets", "Targets")];
 }
 
 function footer(version) {
