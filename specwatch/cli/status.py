@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from rich.text import Text
 
 from specwatch.cli import check_report
 from specwatch.cli.check import EXIT_INTERRUPTED, SLOWEST, duration
+from specwatch.cli.sidecar_client import Alert
 from specwatch.cli.status_source import Asked, FromScrapes, Look, source_options
 from specwatch.cli.status_table import Server, alert_words, remark, servers, table
 from specwatch.cli.status_text import COLOURS, cut, name, safe
@@ -32,6 +34,10 @@ MOST_REMARKS = 10
 
 NAME_CELLS = 24
 """Cells of a name beside what is wrong."""
+
+DRIFT = ("score", "learned", "reference", "change", "since")
+ALERT = ("name", "state", "severity", "since")
+"""What JSON tells of each."""
 
 LONGEST_REMARK = 400
 """Cells of what is wrong with a server."""
@@ -78,10 +84,16 @@ async def _look(asked: Asked, seconds: float, screen: Console | None) -> Look:
     window = seconds + SLOWEST
     async with asked.source(WatchSettings(windows=(window,), headline=window)) as source:
         if isinstance(source, FromScrapes):
-            waiting = Text(f"scraping for {seconds:g} s …", style="dim")
-            with Live(waiting if screen and screen.is_terminal else "", console=screen, transient=True):
+            with _waiting(f"scraping for {seconds:g} s …", screen):
                 await source.wait(seconds)
         return await source.look()
+
+
+def _waiting(words: str, screen: Console | None) -> AbstractContextManager[object]:
+    """The words, on a terminal and while this is open."""
+    if screen is None or not screen.is_terminal:
+        return nullcontext()
+    return Live(Text(words, style="dim"), console=screen, auto_refresh=False, transient=True)
 
 
 def _pipe(console: Console, rows: Sequence[Server]) -> None:
@@ -129,30 +141,17 @@ def _as_json(rows: Sequence[Server], look: Look) -> dict[str, Any]:
 
 def _server_as_json(row: Server) -> dict[str, Any]:
     """What ``specwatch check --json`` tells of a server, how it stands, its drift and its alerts."""
-    drift, alerts = row.view.drift, row.alerts
+    drift = row.view.drift
     return {
         "name": row.view.target.name,
         "state": row.judged.verdict.value,
         "tone": row.tone.value,
         "window": row.view.headline_window,
         **check_report.as_json(row.view),
-        "drift": {
-            "score": drift.score,
-            "learned": drift.learned,
-            "reference": drift.reference,
-            "change": drift.change,
-            "since": drift.since,
-        },
-        "alerts": None
-        if alerts is None
-        else [
-            {
-                "name": alert.name,
-                "state": alert.state,
-                "severity": alert.severity,
-                "since": alert.since,
-                "muted": not alert.is_loud,
-            }
-            for alert in alerts
-        ],
+        "drift": {name: getattr(drift, name) for name in DRIFT},
+        "alerts": None if row.alerts is None else [_alert_as_json(alert) for alert in row.alerts],
     }
+
+
+def _alert_as_json(alert: Alert) -> dict[str, Any]:
+    return {name: getattr(alert, name) for name in ALERT} | {"muted": not alert.is_loud}
