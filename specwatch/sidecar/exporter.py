@@ -21,6 +21,7 @@ from specwatch.sidecar import (
     worth_families,
 )
 from specwatch.sidecar.alerts import AlertBook
+from specwatch.sidecar.pauses import Pauses
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.views import TargetView
 from specwatch.signals.catalogue import Signal, signals
@@ -41,10 +42,10 @@ def render(service: Service, alerts: AlertBook) -> bytes:
 
 async def gather(service: Service, alerts: AlertBook) -> bytes:
     """The same, in small steps: for a thousand servers it takes seconds, and scrapes are due meanwhile."""
-    families = []
+    families, pauses = [], Pauses()
     for family in _families(service, alerts, await service.gather_views()):
         families.append(family)
-        await asyncio.sleep(0)
+        await pauses.after_a_step()
     return await asyncio.to_thread(_text, families)
 
 

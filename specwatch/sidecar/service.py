@@ -20,6 +20,7 @@ from specwatch.collect.scraper import Limits, ScrapeError, http_session, scrape,
 from specwatch.collect.targets import Target
 from specwatch.sidecar.launched import Launched
 from specwatch.sidecar.losslessness import LosslessnessChecks
+from specwatch.sidecar.pauses import Pauses
 from specwatch.sidecar.pools import Pools
 from specwatch.sidecar.views import TargetView
 from specwatch.sidecar.watch import TargetWatch, WatchSettings
@@ -70,9 +71,6 @@ each diagnosis looks at all of it."""
 
 RELEASE_SECONDS = 300.0
 """Time between questions for the release to a server that did not tell it: what stands before vLLM may never do so."""
-
-STEP_TARGETS = 20
-"""Targets that are looked at without a pause: some ten milliseconds."""
 
 SWEEP_SECONDS = 10.0
 """Time between looks for targets that are gone for good: nothing waits for it."""
@@ -335,11 +333,11 @@ class Service:
 
 
 async def _in_steps(watches: Mapping[str, TargetWatch]) -> AsyncIterator[tuple[str, TargetWatch]]:
-    """All of them, with a pause after every few."""
-    for index, named in enumerate(watches.items()):
+    """All of them, with pauses for whoever is due."""
+    pauses = Pauses()
+    for named in watches.items():
         yield named
-        if index % STEP_TARGETS == STEP_TARGETS - 1:
-            await asyncio.sleep(0)
+        await pauses.after_a_step()
 
 
 def _phase(name: str) -> float:
