@@ -80,7 +80,7 @@ def test_every_line_comes_once_however_often_logging_is_set_up(capsys):
     try:
         logs.begin("json")
         logs.begin("text")
-        logging.getLogger("uvicorn.error").warning("once")
+        logging.getLogger("asyncio").warning("once")
         logging.getLogger("aiohttp.access").info("twice")
         said = capsys.readouterr().err
     finally:
