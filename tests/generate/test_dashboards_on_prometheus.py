@@ -164,6 +164,7 @@ BY_PLACE: dict[str, tuple[Expected, float]] = {
     "fleet: What fires now, and for how long? A": (lambda t: dict.fromkeys(alerts(t), HELD), EXACT),
     "fleet: What is wrong, and where? (sidecar) A": (lambda t: problems(t), EXACT),
     "drift: What is wrong, and where? (sidecar) A": (lambda t: problems(t), EXACT),
+    "server: Speedup: does it pay? A": (lambda t: single(min(t.speedups())), EXACT),
     "server: How full is the KV cache? A": (lambda t: t.cache(), EXACT),
     "server: Why do requests end? A": (lambda t: t.finished(), EXACT),
     "server: Acceptance of V0 servers since their start A": (lambda t: t.v0("acceptance_rate"), V0_IS_OLD),

@@ -194,6 +194,10 @@ class Asks:
         last = f"min by ({', '.join(labels)}) ({self.signal('position_acceptance', labels)})"
         return f"{last}\n/\n({number(self.cost.c)} * ({self.signal('estimated_speedup', labels)}))"
 
+    def _enough_drafts(self) -> str:
+        """Servers that drafted enough within the window to say anything of it."""
+        return f"{sum_by(SERVER, self._drafts())} >= {number(MIN_DRAFTS)}"
+
     def _drafts(self) -> str:
         return f"increase({self.live.over_window(SERIES[Counter.DRAFTS][0], V1_ONLY)})"
 
@@ -222,9 +226,13 @@ class Asks:
         return f"({self.signal('draft_coverage', SERVER)}) < {number(IDLE)}"
 
     def worth(self) -> str:
-        """Speedup by server: where a sidecar knows what was measured that, else the estimate, which sees no load."""
+        """Speedup by server: where a sidecar knows what was measured that, else the estimate, which sees no load.
+
+        A sidecar's window may still have drafts when there are none here any more: then nothing is known.
+        """
         known = named_as_server('specwatch_known_speedup{target=~"$instance"}', "max", "instance, model_name")
-        return f"({beside_servers(known)})\nor\n({self.signal('estimated_speedup', SERVER)})"
+        told = f"({beside_servers(known)}) and ({self._enough_drafts()})"
+        return f"({told})\nor\n({self.signal('estimated_speedup', SERVER)})"
 
     def losing(self) -> str:
         """How many servers speculation slows down."""
@@ -240,7 +248,7 @@ class Asks:
         named = f'label_replace({pays}, "state", "paying", "state", "1")'
         every = f"group {by_server} ({self.live.series(EVERY_SERVER)})"
         drafting = f"group {by_server} ({self.live.series(SERIES[Counter.DRAFT_TOKENS][0], V1_ONLY)})"
-        enough = f"{sum_by(SERVER, self._drafts())} >= {number(MIN_DRAFTS)}"
+        enough = self._enough_drafts()
         idle = f"({self.not_drafting()}) unless ({enough})"
         v0 = f"group {by_server} ({self.recorded_alone('acceptance_rate')})"
         return {

@@ -17,7 +17,6 @@ from specwatch.generate.dashboards.parts import (
     SPEEDUP,
     marks,
     speedup_trend,
-    speedup_words,
     trend,
 )
 from specwatch.generate.dashboards.scales import (
@@ -63,7 +62,17 @@ def _headline(asks: Asks) -> Section:
         return grafana.stat(Words(*words), asks.all(name), scale, steps)
 
     panels = (
-        grafana.stat(speedup_words(SPEEDUP, asks), asks.all("estimated_speedup"), TIMES, grafana.bad_below(LOSS)),
+        grafana.stat(
+            Words(
+                "Speedup: does it pay?",
+                "Speed with speculation ÷ without, as measured where a sidecar knows it and else estimated, at most: "
+                f"the least of the selected servers. Below {LOSS:g} speculation costs more than it gives.",
+                NOTHING_DRAFTED,
+            ),
+            Query(f"min ({asks.worth()})", "speedup"),
+            TIMES,
+            grafana.bad_below(LOSS),
+        ),
         figure(
             "acceptance_rate",
             SHARE,
