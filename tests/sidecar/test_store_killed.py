@@ -119,7 +119,9 @@ async def test_a_sidecar_that_is_killed_goes_on_with_its_past(tmp_path):
         assert len(kept) > 5
         async with sidecar(*words, str(path)) as it:  # ended in order: everything is kept
             after = await until_told(it, lambda answer: answer["points"][-1]["at"] > before["points"][-1]["at"])
-            assert values(after, before["kept_until"]) == pytest.approx(kept)
+            found = values(after, before["kept_until"])
+            # The last step may end earlier now: what came after in the same second was not kept.
+            assert {at: found.get(at) for at in kept} == pytest.approx(kept)
             last = await told(it)
             assert await it.end() == 0
         async with sidecar(*words, str(path)) as it:
