@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from specwatch.alerting.catalogue import ALERTS, WATCHDOGS
+from specwatch.alerting.catalogue import ALERTS
+from specwatch.alerting.watchdogs import WATCHDOGS
 
 
 class Same(Enum):

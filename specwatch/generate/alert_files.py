@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specwatch.alerting.catalogue import HEARTBEAT
+from specwatch.alerting.watchdogs import HEARTBEAT
 from specwatch.generate import alertmanager, rule_tests, rule_tests_week, rules
 from specwatch.generate.rules_config import RulesConfig
 from specwatch.generate.yaml_text import choices, to_yaml

@@ -9,10 +9,11 @@ import re
 from importlib.resources import files
 from typing import Any
 
-from specwatch.alerting.catalogue import HEARTBEAT, Severity
+from specwatch.alerting.catalogue import Severity
 from specwatch.alerting.incidents import GROUP_INTERVAL, GROUP_WAIT
 from specwatch.alerting.inhibition import INHIBITIONS, Same
 from specwatch.alerting.notification import MOST_SERVERS
+from specwatch.alerting.watchdogs import HEARTBEAT
 from specwatch.generate.promql import INSTANCE_LABEL, Level, duration, quoted
 from specwatch.generate.rules_config import Audience, RulesConfig
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specwatch.alerting.catalogue import alert
+from specwatch.alerting.watchdogs import alert
 from specwatch.generate.rule_scenarios import sidecar
 from specwatch.generate.rule_traffic import (
     MODEL,

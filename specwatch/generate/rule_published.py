@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from specwatch.alerting.catalogue import Alert, alert
+from specwatch.alerting.catalogue import Alert
+from specwatch.alerting.watchdogs import alert
 from specwatch.generate.rule_scenarios import Firing, of_server
 from specwatch.generate.rule_traffic import Engine, Phase, Traffic
 from specwatch.generate.rules_config import LIMIT, RulesConfig

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote_plus
 
-from specwatch.alerting.catalogue import HEARTBEAT, Alert, alert
+from specwatch.alerting.catalogue import Alert
+from specwatch.alerting.watchdogs import HEARTBEAT, alert
 from specwatch.generate.alert_subjects import subject_of
 from specwatch.generate.promql import Level, duration, quoted
 from specwatch.generate.recording_rules import (

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from specwatch.alerting.catalogue import alert
+from specwatch.alerting.watchdogs import alert
 from specwatch.generate.alert_subjects import WEEK
 from specwatch.generate.promql import duration
 from specwatch.generate.recording_rules import LONG

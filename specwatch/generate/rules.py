@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from specwatch.alerting.catalogue import HEARTBEAT, Alert
+from specwatch.alerting.catalogue import Alert
 from specwatch.alerting.evaluation import CLEAR_SECONDS
+from specwatch.alerting.watchdogs import HEARTBEAT
 from specwatch.generate.alert_subjects import Subject, subject_of
 from specwatch.generate.promql import V0_SIGNALS, duration, number
 from specwatch.generate.recording_rules import Rule, recording, recording_groups

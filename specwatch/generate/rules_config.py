@@ -12,7 +12,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 from pydantic_core import PydanticCustomError
 
-from specwatch.alerting.catalogue import ALERTS, RATE_WINDOW, WATCHDOGS, Alert, Comparison, Severity, alert
+from specwatch.alerting.catalogue import ALERTS, RATE_WINDOW, Alert, Comparison, Severity
+from specwatch.alerting.watchdogs import WATCHDOGS, alert
 from specwatch.generate.promql import UNITS
 from specwatch.generate.working_hours import WorkingHours, working_hours
 from specwatch.signals.drift import CEILING

@@ -13,10 +13,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from specwatch.alerting.catalogue import HEARTBEAT, Severity
+from specwatch.alerting.catalogue import Severity
 from specwatch.alerting.incidents import alert_key
 from specwatch.alerting.notification import MOST_SERVERS, Link, Notification, Places, ServerNews
 from specwatch.alerting.text import clean, cut
+from specwatch.alerting.watchdogs import HEARTBEAT
 
 MOST_ALERTS = 10_000
 """In one request, which has a mebibyte at most."""

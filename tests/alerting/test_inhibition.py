@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from specwatch.alerting.catalogue import ALERTS, WATCHDOGS
+from specwatch.alerting.catalogue import ALERTS
 from specwatch.alerting.inhibition import INHIBITIONS, Same, inhibited_by
+from specwatch.alerting.watchdogs import WATCHDOGS
 
 NAMES = {entry.name for entry in (*ALERTS, *WATCHDOGS)}
 

@@ -9,7 +9,8 @@ from urllib.parse import unquote
 import pytest
 import yaml
 
-from specwatch.alerting.catalogue import HEARTBEAT, Alert, Severity
+from specwatch.alerting.catalogue import Alert, Severity
+from specwatch.alerting.watchdogs import HEARTBEAT
 from specwatch.generate import alert_files
 from specwatch.generate.alertmanager import configuration, inhibitions, receiver_name, templates
 from specwatch.generate.files import write_all

@@ -15,7 +15,8 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from specwatch.alerting.catalogue import ALERTS, Severity, alert
+from specwatch.alerting.catalogue import ALERTS, Severity
+from specwatch.alerting.watchdogs import alert
 from specwatch.generate import alert_files
 from specwatch.generate.files import write_all
 from specwatch.generate.rules_config import Audience, RulesConfig

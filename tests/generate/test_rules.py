@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from specwatch.alerting.catalogue import ALERTS, HEARTBEAT, Alert, Severity, alert
+from specwatch.alerting.catalogue import ALERTS, Alert, Severity
+from specwatch.alerting.watchdogs import HEARTBEAT, alert
 from specwatch.generate import alert_files
 from specwatch.generate.alert_subjects import subject_of
 from specwatch.generate.files import differing, write_all

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from specwatch.alerting.catalogue import Severity, alert
+from specwatch.alerting.catalogue import Severity
+from specwatch.alerting.watchdogs import alert
 from specwatch.config import load
 from specwatch.errors import InputError
 from specwatch.generate.rules_config import LIMIT, RULES, Audience, RulesConfig

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from fastapi.testclient import TestClient
 
-from specwatch.alerting.catalogue import HEARTBEAT
 from specwatch.alerting.receivers import receivers
+from specwatch.alerting.watchdogs import HEARTBEAT
 from specwatch.lab.scenario import Failure, Phase
 from specwatch.lab.sink import Service, Sink
 from specwatch.sidecar.alerts import AlertBook
