@@ -105,7 +105,7 @@ def sidecar_text(config: KubernetesConfig) -> str:
 def secret_files(config: KubernetesConfig) -> dict[str, str]:
     """Keys of the Secret that people make, by the entries of the configuration that name their files."""
     delivery = {SECRET_ENTRIES[to]: SECRET_KEYS[to] for to in config.deliver}
-    return delivery | (TOKEN_KEYS if config.sidecar_tokens else {})
+    return {**delivery, **(TOKEN_KEYS if config.sidecar_tokens else {})}
 
 
 def named(target: str) -> str:
