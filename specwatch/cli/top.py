@@ -167,7 +167,7 @@ class Top:
 
     def _press(self, keys: list[str]) -> None:
         for key in keys:
-            if key == "q":
+            if key == "q" and not self._view.is_typing:
                 self._finish(0)
                 return
             screen = self._screen()

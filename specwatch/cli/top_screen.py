@@ -31,7 +31,8 @@ REMARK_LINES = 4
 
 SOURCE_CELLS = 40
 
-FLEET_KEYS = {"↑↓": "choose", "enter": "open", "r": "reverse", "q": "quit"}
+FLEET_KEYS = {"↑↓": "choose", "enter": "open", "/": "filter", "r": "reverse", "q": "quit"}
+FILTER_KEYS = {"enter": "keep", "esc": "drop"}
 SERVER_KEYS = {"↑↓": "scroll", "esc": "back", "q": "quit"}
 SORT_KEYS = {key: order.word for key, order in ORDERS.items()}
 
@@ -124,7 +125,7 @@ class Screen:
 
     def _fleet(self) -> list[Text]:
         rows = self.rows
-        head, foot = self._head(rows), self._foot(rows)
+        head, foot = self._head(), self._foot(rows)
         body = max(1, self.height - len(self._top()) - 2 - len(head) - len(foot))
         at = place(rows, self.view)
         first = max(0, min(at - body // 2, len(rows) - body))
@@ -138,7 +139,8 @@ class Screen:
         """Which lines are seen, and in which order."""
         last = min(first + body, servers)
         seen = f"{first + 1}–{last} of " if last - first < servers else ""
-        words = f"{seen}{servers} server{'s' * (servers != 1)}, {self.view.order_words}"
+        holding = f" with “{self.view.wanted}”" if self.view.wanted else ""
+        words = f"{seen}{servers} server{'s' * (servers != 1)}{holding}, {self.view.order_words}"
         return Text(f"{' ' * len(MARK)}{words}", style="dim")
 
     def _marked(self, line: Text, is_chosen: bool) -> Text:
@@ -149,11 +151,11 @@ class Screen:
         marked.pad_right(max(0, self.width - marked.cell_len))
         return marked
 
-    def _head(self, rows: Sequence[Server]) -> list[Text]:
+    def _head(self) -> list[Text]:
         sentence = headline([row.judged for row in self.heard.servers], self.heard.look.at)
         told = Text(safe(sentence), style="bold")
         lines = _wrapped(told, self.width, HEADLINE_LINES if self.height >= ROOMY else 1)
-        lines += [self._alerts(rows)] if rows else []
+        lines += [self._alerts(self.heard.servers)] if self.heard.servers else []
         return [*lines, Text()] if self.height >= ROOMY else lines
 
     def _alerts(self, rows: Sequence[Server]) -> Text:
@@ -171,10 +173,13 @@ class Screen:
         return Text(cut(words, self.width), style=style)
 
     def _foot(self, rows: Sequence[Server]) -> list[Text]:
+        keys = _hints(FLEET_KEYS)
+        if self.view.is_typing:
+            keys = Text.assemble(("filter: ", "dim"), self.view.wanted, ("▏ ", "bold"), _hints(FILTER_KEYS))
         if self.height < ROOMY:
-            return [_hints(FLEET_KEYS)]
+            return [keys]
         sort = Text.assemble(("sort by ", "dim"), _hints(SORT_KEYS))
-        return [*self._remark(rows), _hints(FLEET_KEYS), sort]
+        return [*self._remark(rows), keys, sort]
 
     def _remark(self, rows: Sequence[Server]) -> list[Text]:
         """What is wrong with the chosen server; always as many lines, so that nothing jumps while one chooses."""

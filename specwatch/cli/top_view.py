@@ -43,6 +43,8 @@ STEPS: Mapping[str, int] = {"up": -1, "k": -1, "down": 1, "j": 1}
 PAGES: Mapping[str, int] = {"pageup": -1, "pagedown": 1, " ": 1}
 EDGES: Mapping[str, int] = {"home": 0, "g": 0, "end": -1, "G": -1}
 OPENING = ("enter", "right", "l")
+LONGEST_FILTER = 60
+
 LEAVING = ("escape", "backspace", "left", "h")
 
 
@@ -58,6 +60,10 @@ class View:
     """Whether the chosen server alone is shown."""
     scrolled: int = 0
     """Lines of the open server above the screen."""
+    wanted: str = ""
+    """Only servers are shown whose name, model or state holds this."""
+    is_typing: bool = False
+    """Whether keys are letters of ``wanted``."""
 
     @property
     def order_words(self) -> str:
@@ -66,13 +72,19 @@ class View:
         return order.backwards if self.is_backwards else order.words
 
 
-def arranged(rows: Sequence[Server], view: View) -> list[Server]:
-    """The servers, given worst first, in the order chosen; those without the figure last."""
+def arranged(servers: Sequence[Server], view: View) -> list[Server]:
+    """The servers that are wanted, given worst first, in the order chosen; those without the figure last."""
+    rows = [server for server in servers if _is_wanted(server, view.wanted.casefold())]
     order = ORDERS[view.order]
     known = [row for row in rows if order.key(row) is not None]
     # A stable sort keeps equals worst first; backwards turns them round too, so that the best comes first.
     found = sorted(known, key=order.key, reverse=order.descending)
     return [*(reversed(found) if view.is_backwards else found), *(row for row in rows if order.key(row) is None)]
+
+
+def _is_wanted(server: Server, wanted: str) -> bool:
+    texts = (server.view.target.name, server.view.model_name or "", server.judged.words.word)
+    return any(wanted in text.casefold() for text in texts)
 
 
 def place(rows: Sequence[Server], view: View) -> int:
@@ -86,6 +98,8 @@ def pressed(view: View, key: str, rows: Sequence[Server], page: int, last: int) 
 
     ``rows`` are as shown, ``page`` is how many lines a page turns, ``last`` the farthest that the open server scrolls.
     """
+    if view.is_typing:
+        return _typed(view, key)
     if view.is_open and any(row.view.target.name == view.chosen for row in rows):
         if key in LEAVING:
             return replace(view, is_open=False, scrolled=0)
@@ -94,10 +108,21 @@ def pressed(view: View, key: str, rows: Sequence[Server], page: int, last: int) 
         return replace(view, order=key, is_backwards=False)
     if key == "r":
         return replace(view, is_backwards=not view.is_backwards)
+    if key in ("/", "escape"):
+        return replace(view, wanted="", is_typing=key == "/")
     if not rows:
         return view
     at = _moved(place(rows, view), key, page, len(rows) - 1)
     return replace(view, chosen=rows[at].view.target.name, is_open=key in OPENING)
+
+
+def _typed(view: View, key: str) -> View:
+    """The view after a key while the filter is typed: Enter keeps it, Escape drops it."""
+    if key in ("enter", "escape"):
+        return replace(view, is_typing=False, wanted=view.wanted if key == "enter" else "")
+    if key == "backspace":
+        return replace(view, wanted=view.wanted[:-1])
+    return replace(view, wanted=view.wanted + key) if len(key) == 1 and len(view.wanted) < LONGEST_FILTER else view
 
 
 def _moved(at: int, key: str, page: int, last: int) -> int:

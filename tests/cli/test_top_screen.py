@@ -56,7 +56,7 @@ def test_at_80_by_24_it_says_how_things_are_and_what_is_wrong_with_the_chosen_on
         "",
         "gpu-3: Traffic changed domain. Retrain the draft.",
         *[""] * 4,
-        "↑↓ choose  enter open  r reverse  q quit",
+        "↑↓ choose  enter open  / filter  r reverse  q quit",
         "sort by w worst  n name  s speedup  a acceptance  d drift  b batch  t tokens/s",
     ]
 
@@ -184,3 +184,11 @@ def test_a_silenced_alert_is_not_counted_and_is_told_of_on_its_server():
     assert "no alert fires" in screen(heard(look))
     opened_lines = screen(heard(look), View(chosen="gpu-1", is_open=True), 200, 60)
     assert any(line.startswith("firing since") and line.endswith("alarm at or above 1, muted") for line in opened_lines)
+
+
+def test_a_filter_says_what_it_leaves_and_the_sentence_still_speaks_of_all():
+    lines = screen(heard(), View(wanted="gpu-1", is_typing=True))
+    assert "  1 server with “gpu-1”, worst first" in lines
+    assert "filter: gpu-1▏ enter keep  esc drop" in lines
+    assert lines[1].startswith("3 servers: 1 pays, 1 costs: gpu-3")
+    assert "  0 servers with “x”, worst first" in screen(heard(), View(wanted="x"))

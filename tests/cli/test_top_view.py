@@ -125,3 +125,35 @@ def test_keys_do_nothing_where_there_is_no_server():
 def test_the_table_takes_keys_again_once_the_open_server_is_gone():
     view = View(chosen="gone", is_open=True)
     assert pressed(view, "n", ROWS, page=5, last=0).order == "n"
+
+
+def typed(text: str, view: View | None = None) -> View:
+    view = view or View()
+    for key in text:
+        view = pressed(view, key, ROWS, page=5, last=0)
+    return view
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("gpu-1", ["gpu-1", "gpu-10"]),
+        ("UNREACH", ["gpu-3"]),
+        ("llama", ["gpu-1", "gpu-3", "gpu-2", "gpu-10"]),
+        ("?", []),
+    ],
+)
+def test_a_filter_is_typed_letter_by_letter_and_holds_of_name_state_and_model(wanted, found):
+    view = typed(f"/{wanted}")
+    assert names(arranged(ROWS, view)) == found
+    kept = pressed(view, "enter", ROWS, page=5, last=0)
+    assert (kept.wanted, kept.is_typing) == (wanted, False)
+    assert pressed(kept, "escape", ROWS, page=5, last=0) == View()
+    assert pressed(view, "escape", ROWS, page=5, last=0) == View()
+
+
+def test_letters_of_a_filter_neither_sort_nor_reverse_and_it_has_an_end():
+    view = typed("/sr" + "x" * 300)
+    assert (view.order, view.is_backwards, len(view.wanted)) == ("w", False, 60)
+    assert pressed(typed("/ab"), "backspace", ROWS, page=5, last=0).wanted == "a"
+    assert pressed(typed("/ab"), "down", ROWS, page=5, last=0).wanted == "ab"
