@@ -333,11 +333,15 @@ class _Line:
             log.info("%s: takes messages again", self._receiver.name)
         self._health = Health.WORKING
         self._last_problem = None
+        await self._settle(message, thread)
+
+    async def _settle(self, message: Message, thread: str | None, dead: DeadLetter | None = None) -> None:
+        """Remember the incident's thread while it fires, and say what became of the message."""
         incident = message.notification.key
         self.threads.pop(incident, None)
         if thread is not None and message.notification.firing:
             self.threads[incident] = thread
-        await self._care.settled(message, Outcome(thread=self.threads.get(incident)))
+        await self._care.settled(message, Outcome(dead, self.threads.get(incident)))
 
     async def _lose(self, message: Message, reason: str, *, failed: int = 0, dropped: int = 0) -> None:
         self._failed += failed
@@ -345,7 +349,7 @@ class _Line:
         dead = DeadLetter.of(message, reason)
         self.dead.appendleft(dead)
         self._turn(Health.LOSING, "a message is lost: " + reason)
-        await self._care.settled(message, Outcome(dead))
+        await self._settle(message, self.threads.get(message.notification.key), dead)
 
     def _turn(self, health: Health, words: str) -> None:
         """Note a worse state, with one log line when it begins."""

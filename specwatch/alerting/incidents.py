@@ -28,7 +28,6 @@ servers of a model that fail together come together."""
 GROUP_INTERVAL = 300.0
 """Seconds between messages about changes within a group; Alertmanager's own default."""
 
-
 KEY_LENGTH = 255
 """Longest key that identifies an alert: PagerDuty's limit of a ``dedup_key``."""
 
@@ -87,13 +86,13 @@ class Incidents:
 
     def endings(self, target: str) -> Iterator[Transition]:
         """What is over on a target, was told as firing, and waits to be told as over."""
-        for (_, name), incident in self._of.items():
-            if name == target and target in incident.over:
+        for incident in self._open.values():
+            if target in incident.over:
                 yield incident.over[target]
 
     def restore(self, status: AlertStatus, key: str, at: float) -> None:
         """Take up what another process told as firing in an incident of this key, or as over and had not told yet."""
-        incident = self._open.setdefault((status.alert.name, status.model), _Incident(key, opened_at=at))
+        incident = self._reopen(key, status, at)
         incident.told.add(status.target)
         incident.told_at = at
         self._of[_where(status)] = incident
@@ -101,6 +100,16 @@ class Incidents:
             incident.over[status.target] = status
         else:
             incident.firing[status.target] = status
+
+    def _reopen(self, key: str, status: AlertStatus, at: float) -> _Incident:
+        """The incident of this key, whatever the model was called when it began: PagerDuty knows it by its key."""
+        for incident in self._open.values():
+            if incident.key == key:
+                return incident
+        group = (status.alert.name, status.model)
+        # Where another incident has the group, nothing joins this one any more.
+        place = group if group not in self._open else (status.alert.name, key)
+        return self._open.setdefault(place, _Incident(key, opened_at=at))
 
     def _join(self, status: AlertStatus) -> _Incident:
         group = (status.alert.name, status.model)

@@ -148,6 +148,18 @@ def test_a_restored_incident_keeps_its_key_and_repeats_nothing():
     assert (names(news), news.key) == (([], ["a"]), "the key")
 
 
+def test_restored_incidents_keep_their_keys_although_a_model_became_known_meanwhile():
+    told = Told()
+    for target, model, key in (("a", "llama", "one"), ("b", "", "one"), ("c", "llama", "two"), ("d", "", "three")):
+        told.incidents.restore(firing(target, model=model), key, START)
+    keys = {target: told.incidents.key_of(DOWN.name, target) for target in "abcd"}
+    assert keys == {"a": "one", "b": "one", "c": "two", "d": "three"}
+    told.incidents.over(over("a", START + 60))
+    told.incidents.over(over("c", START + 60))
+    (news,) = told.incidents.due(START + 60, told.muted)
+    assert (news.key, names(news)) == ("two", ([], ["c"]))
+
+
 Steps = st.lists(
     st.tuples(st.floats(1, 200), st.sampled_from("abc"), st.sampled_from(["fires", "over", "mute", "unmute"])),
     max_size=60,

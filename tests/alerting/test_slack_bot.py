@@ -154,6 +154,19 @@ async def test_a_refusal_for_good_is_a_dead_letter_that_says_why(sink, tmp_path)
     assert "channel_not_found" in status.dead_letters[0].reason
 
 
+async def test_an_end_that_is_refused_for_good_leaves_no_thread_behind(sink, tmp_path):
+    receiver = bot(sink, tmp_path)
+    async with Delivery([receiver], sleep=no_pause) as delivery:
+        await delivery.send(delivery.address(notification(), AT))
+        while delivery.waiting():
+            await asyncio.sleep(0.001)
+        assert len(delivery.threads()) == 1
+        sink.fail_next(1, 403)
+        await delivery.send(delivery.address(notification(firing=False), AT))
+    assert delivery.statuses()[0].failed == 1
+    assert delivery.threads() == {}
+
+
 async def test_a_rate_limit_is_waited_for(sink, tmp_path):
     sink.fail_next(1, 429, retry_after=30)
     pauses: list[float] = []

@@ -93,7 +93,6 @@ def settle(message: Message, outcome: Outcome, connection: sqlite3.Connection) -
     connection.execute("DELETE FROM outbox WHERE id = ?", (message.id,))
     if outcome.dead is not None:
         _bury(outcome.dead, connection)
-        return
     incident = (message.receiver, message.notification.key)
     connection.execute("DELETE FROM thread WHERE receiver = ? AND incident = ?", incident)
     if outcome.thread is not None:
