@@ -193,7 +193,7 @@ class TargetWatch:
             return
         speedup, kind = self.best_speedup(at)
         stretch = Stretch(at, _finite(step), speedup, kind, self.drift.reading().score)
-        if self.stretches and self.stretches[-1].did.seconds + step.seconds <= SHORTEST_STRETCH:
+        if self.stretches and max(self.stretches[-1].did.seconds, step.seconds) < SHORTEST_STRETCH:
             stretch = stretch.after(self.stretches.pop())
         self.stretches.append(stretch)
 
