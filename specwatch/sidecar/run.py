@@ -106,6 +106,7 @@ def run(config: SidecarConfig, host: str, port: int, reread: Callable[[], Sideca
             log_config=None,  # its own logging would differ from the rest in form; None leaves the program's as it is
             log_level="warning",
             access_log=False,
+            server_header=False,
             limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=DRAIN_SECONDS,
         ),
