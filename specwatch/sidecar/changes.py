@@ -23,6 +23,7 @@ class Changes:
         self._references = references
         self._clock = clock
         self._database = database
+        self._epoch = database.epoch
         self._under_way: dict[tuple[str, str], AcceptanceChange] = {}
         self._unsaved: dict[tuple[str, str, float], AcceptanceChange] = {}
 
@@ -43,6 +44,10 @@ class Changes:
         """Note what has begun, moved or ended; what the disk does not take now is written the next time."""
         for entry in self._references.entries():
             self._note(entry)
+        if self._database.epoch != self._epoch:
+            self._epoch = self._database.epoch
+            for change in self._under_way.values():
+                self._set(change)
         waiting = dict(self._unsaved)
         if not waiting:
             return

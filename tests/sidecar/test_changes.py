@@ -100,6 +100,22 @@ async def test_what_a_full_disk_did_not_take_is_written_later(tmp_path):
     database.close()
 
 
+async def test_a_new_database_in_place_of_a_lost_one_has_what_is_under_way(tmp_path):
+    database = Database(tmp_path / "specwatch.db")
+    service = service_at(T0)
+    changes = changes_of(service, database)
+    play(service, 0.6, 200)
+    play(service, 0.4, 20)
+    await changes.look()
+    (before,) = await changes.tell(0.0, 4e9)
+    (tmp_path / "specwatch.db").unlink()
+    await database.write(lambda _: None)
+    assert await changes.tell(0.0, 4e9) == []
+    await changes.look()
+    assert await changes.tell(0.0, 4e9) == [before]
+    database.close()
+
+
 async def test_only_the_latest_are_kept(monkeypatch):
     monkeypatch.setattr(stored, "MOST", 3)
     database = Database()
