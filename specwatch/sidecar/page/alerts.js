@@ -26,7 +26,9 @@ const MOST_ABOVE = 3;
 /** Alerts of one state that are listed: a screen is no place for a thousand, and the first say what happens. */
 const MOST_LISTED = 50;
 
-const UNREAD = h("p", { class: "bad" }, "The sidecar did not answer what is firing.");
+function unread() {
+  return h("p", { class: "bad" }, "The sidecar did not answer what is firing.");
+}
 
 function stateOf(alert) {
   if (alert.state === "resolved") {
@@ -58,7 +60,7 @@ function byState(alerts) {
 /** What fires, in short, above the list of servers; null where nothing does. */
 export function firingSection(told, now) {
   if (told === null) {
-    return h("section", {}, UNREAD.cloneNode(true));
+    return h("section", {}, unread());
   }
   const open = told.alerts.filter((alert) => ["firing", "pending"].includes(stateOf(alert))).sort(byUrgency);
   if (!open.length) {
@@ -86,7 +88,7 @@ export function alertsSection(told, now, { window, server }) {
     { "aria-labelledby": "alerts-title" },
     h("h2", { id: "alerts-title" }, "Alerts ", h("small", {}, note)),
     told === null
-      ? UNREAD.cloneNode(true)
+      ? unread()
       : open.length
         ? list(open, now, server)
         : h("p", { class: "quiet" }, "None is firing or pending."),
@@ -105,10 +107,10 @@ export function alertsView({ alerts: told, silences }, params, now) {
   return [
     heading("Alerts"),
     told === null
-      ? UNREAD.cloneNode(true)
+      ? unread()
       : told.alerts.length
         ? byState(told.alerts).map(([state, members]) => stateSection(state, members, now))
-        : h("p", { class: "quiet none-fires" }, "None is firing or pending, and none was lately."),
+        : h("p", { class: "quiet" }, "None is firing or pending, and none was lately."),
     silencesSection(silences, now),
     silenceForm(params),
     told && deliveriesSection(told.deliveries, now),

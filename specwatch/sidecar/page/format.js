@@ -90,7 +90,7 @@ export function windowWords(label) {
 }
 
 /** Seconds that a window's label promises; null for one that names none. */
-export function windowSeconds(label) {
+function windowSeconds(label) {
   const parts = WINDOW.exec(label);
   return parts ? Number(parts[1]) * UNIT_SECONDS[parts[2]] : null;
 }

@@ -56,7 +56,7 @@ export function settle(live, fresh) {
     watcher.observe(live);
   }
   if (live.isNear || (isNew && left > 0)) {
-    left -= isNew;
+    left -= isNew ? 1 : 0;
     build(live);
     return;
   }

@@ -69,7 +69,7 @@ export function speedupOf(target) {
 }
 
 /** Name of the server's verdict over the headline window: a key of VERDICTS. */
-export function verdictOf(target) {
+function verdictOf(target) {
   if (target.up === false) {
     return "unreachable";
   }
