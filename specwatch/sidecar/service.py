@@ -197,7 +197,7 @@ class Service:
         watches = dict(self.watches)
         evidences = {name: watch.evidence(now) async for name, watch in _in_steps(watches)}
         known = {name: evidence for name, evidence in evidences.items() if evidence}
-        findings = await asyncio.to_thread(diagnose_fleet, known)
+        findings = diagnose_fleet(known)
         return [watch.view(now, findings.get(name)) async for name, watch in _in_steps(watches)]
 
     def _findings(self, now: float) -> Mapping[str, Sequence[Finding]]:
