@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from specwatch.generate.dashboards import BOARDS, Settings
-from specwatch.generate.grafana import FINEST
 from specwatch.lab.scenario import FOREIGN, HOME
 from specwatch.lab.simulator import SimulatedServer
-from tools.grafana.history import Prometheus, prometheus
+from tools.grafana.history import Prometheus, prometheus, seconds
 from tools.install_test_programs import PROMTOOL, find
 from tools.prometheus_blocks import write_blocks
 
@@ -45,9 +44,6 @@ RANGE = 3 * 3600
 
 SCREEN = 1920
 """Pixels across: Grafana asks for a point each, if scrapes are so close."""
-
-LEAST = {None: 0, FINEST: 60}
-"""Seconds of a panel's least interval."""
 
 REPEATS = 3
 
@@ -177,13 +173,13 @@ async def _cost(
         path, span = "query", {"time": NOW}
     else:
         points = panel.get("maxDataPoints", SCREEN * panel["gridPos"]["w"] / 24)
-        step = max(scrape, LEAST[panel.get("interval")], math.ceil(RANGE / points))
+        step = max(scrape, seconds(panel.get("interval") or "0s"), math.ceil(RANGE / points))
         path, span = "query_range", {"start": NOW - RANGE, "end": NOW, "step": step}
     before = await _processor_seconds(server)
     told = [(await server.ask(path, query=expr, stats="all", **span))["stats"] for _ in range(REPEATS)]
-    seconds = (await _processor_seconds(server) - before) / REPEATS
+    used = (await _processor_seconds(server) - before) / REPEATS
     waited = min(stats["timings"]["execTotalTime"] for stats in told)
-    return seconds, waited, told[-1]["samples"]["totalQueryableSamples"]
+    return used, waited, told[-1]["samples"]["totalQueryableSamples"]
 
 
 async def _processor_seconds(server: Prometheus) -> float:

@@ -188,6 +188,7 @@ def _where(asks: Asks, settings: Settings) -> Section:
         COUNT,
         styles={state: grafana.fixed(colour) for state, colour in STATES.items()},
         stacked=True,
+        least=grafana.COARSE,
     )
     return Section(
         "Where is it not, and what changed?",

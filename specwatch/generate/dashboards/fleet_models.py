@@ -86,6 +86,7 @@ def models(asks: Asks) -> Section:
             "best server": grafana.fixed(OTHER),
         },
         alarm=LOSS,
+        least=grafana.COARSE,
     )
     return Section("Which models gain?", (Line(9, (speedup, acceptance, spread)),))
 
