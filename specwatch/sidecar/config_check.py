@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from specwatch.alerting import alertmanager
 from specwatch.alerting.receivers import receivers
 from specwatch.collect.discovery import Discovery, Source, Wanted
 from specwatch.collect.groups import DiscoveryError
@@ -201,6 +202,7 @@ def _watch(config: SidecarConfig) -> None:
 
 
 RECEIVER_KEYS = tuple(key for key in SidecarConfig.model_fields if key.startswith(("slack_", "pagerduty_", "webhook_")))
+ALERTMANAGER_KEYS = ("alertmanager", "alertmanager_token_file")
 
 CHECKS = (
     _Check(("listen", "insecure", "read_token_file", "admin_token_file", "client_ca_file", "open_metrics"), _access),
@@ -209,6 +211,7 @@ CHECKS = (
     _Check(("launch_record", "calibration", "fingerprints", "gpu", "gpus", "model"), _watch),
     _Check(("verify_every", "verify_prompts", "verify_token_file"), losslessness.from_config),
     _Check(RECEIVER_KEYS, receivers),
+    _Check(ALERTMANAGER_KEYS, alertmanager.addresses),
 )
 """What the sidecar itself does with its configuration before it serves."""
 
@@ -218,6 +221,6 @@ def _promise(config: SidecarConfig, results: Mapping[str, Any]) -> Promise:
     return Promise(
         targets=discovery.targets(),
         sources=[f"{source.kind} of job {source.config.job_name}" for source in discovery.sources if source.reader],
-        receivers=[receiver.name for receiver in results[RECEIVER_KEYS[0]]],
+        receivers=[told.name for keys in (RECEIVER_KEYS, ALERTMANAGER_KEYS) for told in results[keys[0]]],
         config=config,
     )

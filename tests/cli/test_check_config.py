@@ -46,6 +46,7 @@ interval: 10
 listen: 0.0.0.0:9108
 read_token_file: {secret(tmp_path, "read", READER)}
 slack_webhook_file: {secret(tmp_path, "slack", WEBHOOK)}
+alertmanager: [https://alerts-1:9093, https://alerts-2:9093]
 database: {tmp_path}/state.db
 scrape_configs:
   - job_name: fleet
@@ -64,7 +65,7 @@ scrape_configs:
             "  gpu-3:8000  http://gpu-3:8000/metrics",
             "looks for servers in file_sd_configs of job fleet",
             "looks for servers in dns_sd_configs of job fleet",
-            "tells slack",
+            "tells slack, alertmanager alerts-1:9093 and alertmanager alerts-2:9093",
             f"keeps its state in {tmp_path}/state.db",
             "serves http://0.0.0.0:9108, to whoever has a token, from every machine that reaches it",
         ],
@@ -120,6 +121,7 @@ scrape_configs:
         ("target: [http://a:1, http://a:1]", "line 1: two targets are called 'a:1'"),
         ("target: 5", "line 1: target: Input should be a list"),
         ("target: [a:1]\nlisten: here", "line 2: --listen 'here': write it as HOST:PORT"),
+        ("target: [a:1]\nalertmanager: [alerts:9093]", "line 2: --alertmanager: expected an address"),
         ("target: [a:1]\ntls_cert_file: /dev/null", "line 2: tls_cert_file: /dev/null: it is no file"),
         (
             "target: [a:1]\nscrape_configs: [{job_name: b, static_configs: [{targets: [1], labels: {a: [b]}}]}]",
