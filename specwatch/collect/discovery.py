@@ -122,9 +122,10 @@ class Discovery:
     def configure(self, wanted: Wanted) -> None:
         """Take up another configuration; InputError, and all stays as it is, where it cannot be used."""
         credentials = {config.job_name: _usable(config, config.job_name) for config in wanted.scrape_configs}
+        now = [source for config in wanted.scrape_configs for source in _sources(config)]
         known = {source.identity: source for source in self.sources}
         sources: dict[str, Source] = {}
-        for source in (source for config in wanted.scrape_configs for source in _sources(config)):
+        for source in now:
             # What has not changed goes on, by whatever rules its targets are now relabelled.
             kept = sources[source.identity] = known.get(source.identity, source)
             kept.config = source.config

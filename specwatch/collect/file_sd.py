@@ -30,19 +30,25 @@ class FileSource:
         self._seen: dict[Path, object] = {}
         self._groups: dict[Path, list[TargetGroup]] = {}
         self._problems: dict[Path, str] = {}
+        self._too_many: list[str] = []
 
     async def read(self, _: aiohttp.ClientSession) -> list[TargetGroup]:
         """The groups, files by name; DiscoveryError, with what is known all the same, where a file is broken."""
         await asyncio.to_thread(self._look)
         groups = [group for path in sorted(self._groups) for group in self._groups[path]]
-        if self._problems:
-            raise DiscoveryError("; ".join(self._problems.values()), groups)
+        if self._problems or self._too_many:
+            raise DiscoveryError("; ".join([*self._problems.values(), *self._too_many]), groups)
         return groups
 
     def _look(self) -> None:
-        patterns = [Path(pattern) for pattern in self._config.files]
-        # As in Prometheus, only the name may hold a pattern, and not the folders above it.
-        found = {path for pattern in patterns for path in islice(pattern.parent.glob(pattern.name), MOST_FILES)}
+        found: set[Path] = set()
+        self._too_many = []
+        for pattern in map(Path, self._config.files):
+            # As in Prometheus, only the name may hold a pattern, and not the folders above it.
+            matching = list(islice(pattern.parent.glob(pattern.name), MOST_FILES + 1))
+            found.update(matching[:MOST_FILES])
+            if len(matching) > MOST_FILES:
+                self._too_many.append(f"{pattern}: more than {MOST_FILES} files match")
         for gone in self._seen.keys() - found:
             for known in (self._seen, self._groups, self._problems):
                 known.pop(gone, None)

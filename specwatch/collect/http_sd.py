@@ -20,6 +20,8 @@ class HttpSource:
 
     def __init__(self, config: HttpSdConfig) -> None:
         self._config = config
+        self._shown = config.url.partition("?")[0]
+        """What is told of the URL: a query may hold a key."""
         self._credentials = Credentials(config)
 
     async def read(self, session: aiohttp.ClientSession) -> list[TargetGroup]:
@@ -32,11 +34,11 @@ class HttpSource:
         try:
             answer = await fetch(session, url, LIMITS, self._credentials, headers)
         except ScrapeError as problem:
-            raise DiscoveryError(f"{url}: {problem}") from None
+            raise DiscoveryError(f"{self._shown}: {str(problem).replace(url, self._shown)}") from None
         if answer.media_type != "application/json":
-            raise DiscoveryError(f"{url}: the answer is {answer.media_type}, not application/json")
+            raise DiscoveryError(f"{self._shown}: the answer is {answer.media_type}, not application/json")
         try:
             content = json.loads(answer.body)
         except (ValueError, RecursionError):
-            raise DiscoveryError(f"{url}: not valid JSON") from None
-        return read_groups(content, url, {"__meta_url": url})
+            raise DiscoveryError(f"{self._shown}: not valid JSON") from None
+        return read_groups(content, self._shown, {"__meta_url": url})

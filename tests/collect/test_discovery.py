@@ -294,3 +294,27 @@ def test_a_bad_entry_is_named_with_its_place(job: dict[str, Any], place: str):
         load(SidecarConfig, None, {"scrape_configs": [{"job_name": "a", **job}]})
     assert place in str(caught.value)
     assert "pw@" not in str(caught.value)
+
+
+async def test_more_files_than_are_read_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("specwatch.collect.file_sd.MOST_FILES", 2)
+    for number in range(3):
+        (tmp_path / f"{number}.json").write_text(listing(f"gpu-{number}:8000"))
+    source = FileSource(FileSdConfig(files=(str(tmp_path / "*.json"),)))
+    async with http_session() as session:
+        with pytest.raises(DiscoveryError, match="more than 2 files match") as caught:
+            await source.read(session)
+    assert caught.value.groups is not None
+    assert len(caught.value.groups) == 2
+
+
+async def test_a_key_in_the_query_of_a_url_is_not_told():
+    async def refuse(_: web.Request) -> web.Response:
+        return web.Response(status=403)
+
+    async with serving({"/sd": refuse}) as url:
+        discovery = Discovery(wanted({"http_sd_configs": [{"url": f"{url}/sd?key=opensesame"}]}))
+        async with running(discovery):
+            await until(lambda: discovery.sources[0].error)
+    assert "HTTP 403" in (discovery.sources[0].error or "")
+    assert "opensesame" not in (discovery.sources[0].error or "")
