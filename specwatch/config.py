@@ -180,7 +180,7 @@ def describe(error: Any, model: type[BaseModel], places: Mapping[str, str]) -> s
     key = str(error["loc"][0])
     where = places.get(key, key).replace(key, path, 1)
     if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(path, model.model_fields, n=1)
+        near = difflib.get_close_matches(path, model.model_fields, n=1) if len(error["loc"]) == 1 else []
         hint = f"; did you mean {near[0]}?" if near else ""
         elsewhere = getattr(model, "elsewhere", "")  # what a model says of keys that belong to another place
         return f"{where}: unknown{hint}" + (f" ({elsewhere})" if elsewhere else "")
