@@ -123,7 +123,10 @@ PLAIN = Steps(NEUTRAL)
 
 
 def stat(words: Words, query: Query, scale: Scale, steps: Steps = PLAIN, *, now: bool = False) -> Any:
-    """One figure now, over a sparkline of how it came there; ``now`` leaves that out, where it would cost too much."""
+    """One figure now, over a sparkline of how it came there, whose last point it is; ``now`` is without.
+
+    A sparkline costs a query over time, and where a series has ended its last point is from then.
+    """
     return core.Stat(
         title=words.title,
         description=words.description,

@@ -106,11 +106,15 @@ def _headline(asks: Asks) -> Section:
     saved_hours = f"{asks.hours_saved(FLEET)} * $gpus"
 
     def figure(query: Query, scale: Scale, steps: Steps, *words: str) -> Any:
-        # A day for every point of a sparkline is what nobody should ask for.
-        return grafana.stat(Words(*words), query, scale, steps, now=f"[{LAST_DAY}" in query.expr)
+        # A day for every point of a sparkline is what nobody should ask for, and where nothing is drafted any more its
+        # last point is from long ago.
+        counted = query.expr.endswith("or vector(0)")
+        return grafana.stat(Words(*words), query, scale, steps, now=not counted)
 
     panels = (
-        grafana.stat(speedup_words(SPEEDUP, asks), asks.all("estimated_speedup"), TIMES, grafana.bad_below(LOSS)),
+        grafana.stat(
+            speedup_words(SPEEDUP, asks), asks.all("estimated_speedup"), TIMES, grafana.bad_below(LOSS), now=True
+        ),
         figure(
             asks.all("acceptance_rate"),
             SHARE,

@@ -57,9 +57,13 @@ def server(settings: Settings) -> dict[str, Any]:
     )
 
 
+ALWAYS = ("running_requests", "generation_throughput")
+"""Figures that a server never ceases to have; of others a sparkline's last point may be from long ago."""
+
+
 def _headline(asks: Asks) -> Section:
     def figure(name: str, scale: Scale, *words: str, steps: grafana.Steps = grafana.PLAIN) -> Any:
-        return grafana.stat(Words(*words), asks.all(name), scale, steps)
+        return grafana.stat(Words(*words), asks.all(name), scale, steps, now=name not in ALWAYS)
 
     panels = (
         grafana.stat(
@@ -72,6 +76,7 @@ def _headline(asks: Asks) -> Section:
             Query(f"min ({asks.worth()})", "speedup"),
             TIMES,
             grafana.bad_below(LOSS),
+            now=True,
         ),
         figure(
             "acceptance_rate",

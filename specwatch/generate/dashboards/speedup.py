@@ -82,7 +82,7 @@ def _headline(asks: Asks) -> Section:
     def of_kind(kind: str, title: str, description: str, empty: str) -> Any:
         each = of_sidecar("specwatch_speedup_ratio", f'kind="{kind}"')
         middle = Query(f"quantile (0.5, {each})", kind)
-        return grafana.stat(Words(title, description, empty), middle, TIMES, grafana.bad_below(LOSS))
+        return grafana.stat(Words(title, description, empty), middle, TIMES, grafana.bad_below(LOSS), now=True)
 
     panels = (
         of_kind(
@@ -99,7 +99,9 @@ def _headline(asks: Asks) -> Section:
             "the middle one of the selected servers. It knows the load, which acceptance does not see.",
             NOT_CALIBRATED,
         ),
-        grafana.stat(speedup_words(SPEEDUP, asks), asks.all("estimated_speedup"), TIMES, grafana.bad_below(LOSS)),
+        grafana.stat(
+            speedup_words(SPEEDUP, asks), asks.all("estimated_speedup"), TIMES, grafana.bad_below(LOSS), now=True
+        ),
         grafana.stat(
             Words(
                 "Tokens gained now",
@@ -110,6 +112,7 @@ def _headline(asks: Asks) -> Section:
             Query(asks.tokens_gained((), asks.live.window, "rate"), "gained"),
             GAIN,
             grafana.bad_below(0),
+            now=True,
         ),
     )
     return Section("What is speculation worth?", (Line(5, panels),))
