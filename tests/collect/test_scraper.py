@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from specwatch.collect.http import Cause
 from specwatch.collect.scraper import SMALL_PAGE, Limits, ScrapeError, http_session, scrape, server_release
 from specwatch.collect.targets import parse
-from specwatch.vllm.metrics import Dialect, Snapshot, read_page
+from specwatch.vllm.metrics import MAX_LINES, Dialect, Snapshot, read_page
 from tests.support.http import answering, serving, text_page
 from tests.support.pages import page_text
 
@@ -234,6 +235,21 @@ async def test_a_page_that_takes_long_to_read_holds_up_nothing_else(monkeypatch)
             if reading.is_set():
                 others_went_on.set()
         assert slow.result().dialect is Dialect.V1
+
+
+SERIES = "".join(f'vllm:num_requests_running{{engine="{number}"}} 1\n' for number in range(MAX_LINES + 1))
+
+
+@pytest.mark.parametrize(
+    ("page", "limits", "cause"),
+    [(SERIES, Limits(seconds=60), Cause.SERIES), (PAGE, Limits(bytes=1000), Cause.SIZE), ("x{", Limits(), Cause.PAGE)],
+    ids=["a hundred thousand series", "too large", "no page"],
+)
+async def test_why_a_page_is_refused_can_be_counted(page: str, limits: Limits, cause: Cause):
+    async with serving({"/metrics": text_page(page)}) as url, http_session() as session:
+        with pytest.raises(ScrapeError) as caught:
+            await scrape(session, parse(url), limits)
+    assert caught.value.cause is cause
 
 
 async def test_the_release_is_what_the_server_says():
