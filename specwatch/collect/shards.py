@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from specwatch.errors import InputError
 
-MOST_SHARDS = 1000
-"""Every target's place costs as many hashes."""
+MOST_SHARDS = 100
+"""Every target costs as many hashes whenever the targets change: a second for ten thousand of them."""
 
 
 @dataclass(frozen=True)
