@@ -15,7 +15,7 @@ from specwatch.collect.http import http_session
 from specwatch.errors import InputError
 from specwatch.scrape_config import DnsSdConfig
 
-dns = pytest.importorskip("dns", reason="SRV records need dnspython, which vLLM brings along")
+dns = pytest.importorskip("dns", reason="SRV records need dnspython, which comes with the extra test")
 
 NAME = "_metrics._tcp.vllm.default.svc."
 ANSWERS = {NAME: ["0 50 8000 vllm-0.vllm.default.svc.", "0 50 8001 vllm-1.vllm.default.svc."]}
