@@ -1,4 +1,6 @@
-"""The one sentence that says how things are, as in "3 servers: 2 pay, 1 costs: gpu-3 (drifted since 14:02)".
+"""The one sentence that says how things are.
+
+As in "7 servers: 6 pay, 1 costs: gpu-3 (traffic changed domain, drifted since 14:02)".
 
 The page's headline.js says the same; tests/sidecar/test_headline.py holds both together.
 """
@@ -67,7 +69,7 @@ def _count(verdict: Verdict, views: Sequence[TargetView]) -> str:
 
 
 def _named(verdict: Verdict, views: Sequence[TargetView], now: float) -> str:
-    names = ", ".join(_name(view) + _since(verdict, view, now) for view in views[:MOST_NAMES])
+    names = ", ".join(_name(view) + _why(verdict, view, now) for view in views[:MOST_NAMES])
     rest = len(views) - MOST_NAMES
     return f"{_count(verdict, views)}: {names}" + (f" and {rest} more" if rest > 0 else "")
 
@@ -75,15 +77,17 @@ def _named(verdict: Verdict, views: Sequence[TargetView], now: float) -> str:
 def _alone(row: Judged, now: float) -> str:
     words = row.words
     said = f" {words.one}" if words.is_verb else f": {words.word}"
-    return f"{_name(row.view)}{said}{_since(row.verdict, row.view, now) if words.named else ''}."
+    return f"{_name(row.view)}{said}{_why(row.verdict, row.view, now) if words.named else ''}."
 
 
 def _name(view: TargetView) -> str:
     return shortened(clean(view.target.name), LONGEST_NAME)
 
 
-def _since(verdict: Verdict, view: TargetView, now: float) -> str:
-    if not view.drift.alarmed or view.drift.since is None:
-        return ""
-    words = "since" if verdict is Verdict.DRIFTED else "drifted since"
-    return f" ({words} {time_of_day(view.drift.since, now)})"
+def _why(verdict: Verdict, view: TargetView, now: float) -> str:
+    """The reason, and since when acceptance is off its normal, as far as they are known."""
+    parts = [finding.cause for finding in view.findings[:1] if finding.cause]
+    if view.drift.alarmed and view.drift.since is not None:
+        words = "since" if verdict is Verdict.DRIFTED else "drifted since"
+        parts.append(f"{words} {time_of_day(view.drift.since, now)}")
+    return f" ({', '.join(parts)})" if parts else ""

@@ -71,6 +71,7 @@ class FindingLine:
     code: str
     level: Level
     text: str
+    cause: str
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ class ServerBoard:
             since_start=watch.since_start,
             drift=DriftLine(drift.score, drift.reference, drift.since, drift.learned),
             speedups=[SpeedupLine(best.value, best.kind) for best in watch.speedups(now)[:1]],
-            findings=[FindingLine(f.code, f.level, f.text) for f in findings[:MOST_FINDINGS]],
+            findings=[FindingLine(f.code, f.level, f.text, f.cause) for f in findings[:MOST_FINDINGS]],
             trend=_trend(watch, now),
         )
 

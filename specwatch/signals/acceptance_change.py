@@ -93,6 +93,7 @@ def _repeating(evidence: Evidence, _peers: Peers) -> Finding | None:
         (*_rates(evidence), *_shift_figures(longer)),
         "Read some outputs. If they loop, check repetition penalties, stop tokens and the chat template, and what "
         "was deployed last; acceptance will look excellent until then.",
+        cause="outputs repeat",
     )
 
 
@@ -123,6 +124,7 @@ def _garbled(evidence: Evidence, peers: Peers) -> Finding | None:
         "Read some outputs and compare them with those of a server without speculation at temperature 0. If they are "
         "sound, see whether clients send something new; if they do not, the draft is broken: check its files and "
         "restart.",
+        cause="outputs may be garbled",
     )
 
 
@@ -146,6 +148,7 @@ def _deployed(evidence: Evidence, peers: Peers) -> Finding | None:
         ),
         "Compare what was deployed with what ran before: draft and its revision, vLLM release, K, method, sampling "
         "defaults. Roll back if nobody meant it.",
+        cause="deployment changed it",
     )
 
 
@@ -214,6 +217,7 @@ def _decaying(evidence: Evidence, peers: Peers) -> Finding | None:
         ),
         "Restart it and see whether acceptance comes back: then it is the engine, not the traffic. Report it to vLLM "
         "with both curves, and restart on a schedule until it is mended.",
+        cause="draft decays since restart",
     )
 
 
@@ -276,6 +280,7 @@ def _domain(evidence: Evidence, peers: Peers, prompts: Shift | None) -> Finding:
             Figure("replicas_moved", len(peers.moved) + 1.0, "servers"),
         ),
         DOMAIN_REMEDY,
+        cause="traffic changed domain",
     )
 
 
@@ -289,6 +294,7 @@ def _replica_off(evidence: Evidence, peers: Peers) -> Finding:
         f"{_looks(evidence)}.",
         (*_rates(evidence), Figure("replicas_stayed", float(len(peers.stayed)), "servers")),
         REPLICA_REMEDY,
+        cause="this replica is off",
     )
 
 

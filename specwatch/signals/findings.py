@@ -35,6 +35,8 @@ class Finding:
     evidence: tuple[Figure, ...] = ()
     remedy: str = ""
     """What to do, in the order to try it; empty where the sentence says it."""
+    cause: str = ""
+    """The reason in a few words, for one line about many servers; empty where no reason is known."""
 
 
 def figures(unit: str, **values: float | None) -> tuple[Figure, ...]:

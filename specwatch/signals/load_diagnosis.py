@@ -64,6 +64,7 @@ def not_drafting(evidence: Evidence) -> Finding | None:
             (*numbers, Figure("drafts_up_to", drafted, "requests")),
             "Nothing, where a calibration says that speculation loses beyond that batch size; raise "
             "--max-spec-concurrency or the schedule otherwise.",
+            cause="off by schedule",
         )
     return Finding(
         "not-drafting",
@@ -155,6 +156,7 @@ def past_break_even(evidence: Evidence) -> Finding | None:
         ),
         "Stop drafting at this load: --max-spec-concurrency, or a schedule of K by batch size from a calibration; "
         "where the release has neither, cap --max-num-seqs or add replicas.",
+        cause="load past break-even",
     )
 
 
@@ -242,6 +244,7 @@ def k_too_long(evidence: Evidence) -> Finding | None:
             *figures("tokens", k=float(k), recommended_k=float(best)),
         ),
         f"Deploy with num_speculative_tokens {best}, and look at the last position again after a day.",
+        cause="K too long",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -14,7 +15,7 @@ from specwatch.sidecar.verdict import ranked
 from specwatch.sidecar.views import TargetView
 from specwatch.signals.findings import Finding, Level
 from tests.support.services import chromium
-from tests.support.views import NOW, away, shown
+from tests.support.views import CHANGED, NOW, away, shown
 from tools.browser import browsing
 from tools.rehearsal import rehearsing
 
@@ -38,6 +39,16 @@ FLEETS = [
         [*(shown(f"gpu-{n}") for n in (1, 2, 4, 5, 6, 7)), shown("gpu-3", speedup=0.8, drifted_since=SINCE)],
         f"7 servers: 6 pay, 1 costs: gpu-3 (drifted since {CLOCK}).",
         id="one of seven",
+    ),
+    pytest.param(
+        [shown("a"), shown("gpu-3", speedup=0.8, drifted_since=SINCE, finding=replace(CHANGED, cause="new domain"))],
+        f"2 servers: 1 pays, 1 costs: gpu-3 (new domain, drifted since {CLOCK}).",
+        id="one costs, and why",
+    ),
+    pytest.param(
+        [shown("a", drifted_since=SINCE, finding=replace(CHANGED, cause="new domain")), shown("b")],
+        f"2 servers: 1 pays, 1 pays but drifted: a (new domain, since {CLOCK}).",
+        id="one drifted, and why",
     ),
     pytest.param(
         [shown("a"), away("b"), shown("c", drifted_since=SINCE), shown("d", speedup=0.5)],

@@ -1,9 +1,10 @@
-// The one sentence that says how things are: "3 servers: 2 pay, 1 costs: gpu-3 (drifted since 14:02)."
+// The one sentence that says how things are: "7 servers: 6 pay, 1 costs: gpu-3 (traffic changed domain, drifted since
+// 14:02)."
 
 import { h } from "./dom.js";
 import { outsider, shortened, when } from "./format.js";
 import { serverLink } from "./links.js";
-import { VERDICTS, count, groups, hasDrifted } from "./verdict.js";
+import { VERDICTS, count, findings, groups, hasDrifted } from "./verdict.js";
 
 /** Servers of one group that the sentence names; the table has the others. */
 const MOST_NAMES = 3;
@@ -53,14 +54,14 @@ export function title(rows) {
 function group(verdict, members, now) {
   const shown = members.slice(0, MOST_NAMES);
   const rest = members.length - shown.length;
-  const names = shown.flatMap((target, index) => [index ? ", " : "", name(target), drift(target, verdict, now)]);
+  const names = shown.flatMap((target, index) => [index ? ", " : "", name(target), why(target, verdict, now)]);
   return [count(verdict, members), ": ", names, rest > 0 && ` and ${rest} more`];
 }
 
 function alone({ target, verdict }, now) {
   const { count: words, named, word } = VERDICTS[verdict];
   const said = isVerb(verdict) ? ` ${words[0]}` : `: ${word.toLowerCase()}`;
-  return [name(target), said, named && drift(target, verdict, now), "."];
+  return [name(target), said, named && why(target, verdict, now), "."];
 }
 
 /** Whether the verdict's words are what servers do ("pays"), not what they are ("unreachable"). */
@@ -73,7 +74,11 @@ function name(target) {
   return h("a", { href: serverLink(target.target.name) }, outsider(shortened(target.target.name, LONGEST_NAME)));
 }
 
-function drift(target, verdict, now) {
-  const words = verdict === "drifted" ? "since" : "drifted since";
-  return hasDrifted(target) && target.drift.since && [` (${words} `, when(target.drift.since, now), ")"];
+/** The reason, and since when acceptance is off its normal, as far as they are known. */
+function why(target, verdict, now) {
+  const words = verdict === "drifted" ? "since " : "drifted since ";
+  const cause = findings(target)[0]?.cause;
+  const since = hasDrifted(target) && target.drift.since && [words, when(target.drift.since, now)];
+  const parts = [cause, since].filter(Boolean);
+  return parts.length > 0 && [" (", parts.flatMap((part, index) => (index ? [", ", part] : [part])), ")"];
 }
