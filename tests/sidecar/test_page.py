@@ -31,7 +31,7 @@ async def test_the_worst_server_comes_first_and_the_sentence_names_it():
         async with page_of(rehearsal.url) as (page, _):
             headline = page.locator("h1")
             await expect(headline).to_contain_text(
-                "3 servers: 1 pays, 1 costs: costs; 1 pays but drifted: drifts (since"
+                "3 servers: 1 pays, 1 costs: costs; 1 pays but drifted: drifts (this replica is off, since"
             )
             names = await page.locator("th.name a").all_text_contents()
             assert names == ["costs", "drifts", "fine"]

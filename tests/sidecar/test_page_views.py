@@ -169,6 +169,7 @@ async def test_the_page_says_what_metrics_say_of_the_same_window():
         }
         async with page_of(f"{rehearsal.url}/#/server/gpu-0") as (page, _):
             table = page.locator("section.windows table")
+            await expect(table.locator("thead")).to_contain_text("5\u00a0min")
             heads = await table.locator("thead th").all_text_contents()
             column = next(index for index, head in enumerate(heads) if head.startswith("5\u00a0min")) - 1
             compared = 0

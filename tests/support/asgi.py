@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 
 @dataclass
@@ -69,9 +69,16 @@ async def ask(
     return answer
 
 
+def _flat(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
+    """Routes, those of included routers too: newer releases of FastAPI keep such a router whole."""
+    for route in routes:
+        included = getattr(route, "original_router", None)
+        yield from _flat(included.routes) if included else (route,)
+
+
 def every_route(app: FastAPI) -> Iterator[tuple[str, str]]:
     """Method and path of all that the application answers, placeholders in the path filled in."""
-    for route in app.routes:
+    for route in _flat(app.routes):
         assert isinstance(route, Route), f"{route}: neither known to be guarded nor not"
         path = route.path
         for name in route.param_convertors:
