@@ -148,7 +148,7 @@ class Fleet:
             server = self._server(request)
             self._catch_up(server)
             if server.failure is Failure.HANG:
-                await asyncio.Event().wait()
+                await asyncio.sleep(86_400.0)
             if server.failure is Failure.DOWN:
                 return _dropped(request)
             return await handler(request, server)
