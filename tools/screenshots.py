@@ -9,8 +9,6 @@ takes pictures of every view, and of what the page says while the sidecar says n
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -29,11 +27,9 @@ from specwatch.lab.sink import Sink
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
 from specwatch.sidecar.service import Service
-from tools import install_test_programs as programs
+from tools import pictures
 from tools.browser import browsing
 from tools.rehearsal import Rehearsal, rehearsing, serving
-
-IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 
 LARGEST = 400_000
 """Bytes of a picture: the README must open quickly."""
@@ -225,20 +221,5 @@ async def _take_states(browser: Browser, output: Path) -> None:
     await page.close()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line: 0 when every picture is taken, 1 when Chromium is missing."""
-    parser = argparse.ArgumentParser(description="Take the pictures of the page for the README and the docs.")
-    parser.add_argument("--output", type=Path, default=IMAGES, help="folder for the PNG files")
-    parser.add_argument("--chromium", type=Path, help="the browser; without it, the one on this machine")
-    options = parser.parse_args(arguments)
-    chromium = options.chromium or programs.find(programs.CHROMIUM)
-    if chromium is None:
-        print(programs.remedy([programs.CHROMIUM]), file=sys.stderr)
-        return 1
-    options.output.mkdir(parents=True, exist_ok=True)
-    asyncio.run(take_all(chromium, options.output))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pictures.run(take_all, "Take the pictures of the page for the README and the docs."))

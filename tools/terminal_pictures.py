@@ -8,12 +8,9 @@ that its draft was not made for. What a terminal of 80 columns would show is dra
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import io
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -26,11 +23,9 @@ from specwatch.cli.top_view import View
 from specwatch.lab.scenario import HOME, Domain, Phase
 from specwatch.lab.simulated_engine import StepCost
 from specwatch.lab.simulator import SimulatedServer
-from tools import install_test_programs as programs
+from tools import pictures
 from tools.browser import browsing
 from tools.rehearsal import rehearsing
-
-IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 
 WIDTH, HEIGHT = 80, 24
 """The terminal that everybody has."""
@@ -87,20 +82,5 @@ async def take_all(chromium: Path, output: Path) -> None:
             print(f"{path} ({path.stat().st_size / 1000:.0f} kB)", flush=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line: 0 when every picture is taken, 1 when Chromium is missing."""
-    parser = argparse.ArgumentParser(description="Take the pictures of specwatch top for the docs.")
-    parser.add_argument("--output", type=Path, default=IMAGES, help="folder for the PNG files")
-    parser.add_argument("--chromium", type=Path, help="the browser; without it, the one on this machine")
-    options = parser.parse_args(arguments)
-    chromium = options.chromium or programs.find(programs.CHROMIUM)
-    if chromium is None:
-        print(programs.remedy([programs.CHROMIUM]), file=sys.stderr)
-        return 1
-    options.output.mkdir(parents=True, exist_ok=True)
-    asyncio.run(take_all(chromium, options.output))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pictures.run(take_all, "Take the pictures of specwatch top for the docs."))
