@@ -306,12 +306,12 @@ async def test_a_server_that_does_not_answer_costs_the_timeout_and_is_asked_agai
         return web.Response(text="ok")
 
     async with server(hang_once) as url:
-        statuses, _ = await deliver([slack_at(url, tmp_path)], timeout=0.2)
+        statuses, _ = await deliver([slack_at(url, tmp_path)], timeout=1.0)
         ended.set()
 
-    assert len(requests) == 2
+    assert len(requests) >= 2
     assert statuses[0].sent == 1
-    assert "no answer within 0.2 s" in caplog.text
+    assert "no answer within 1 s" in caplog.text
 
 
 async def test_a_server_without_tls_behind_an_https_address_is_said_to_be_so(

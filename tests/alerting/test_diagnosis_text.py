@@ -34,6 +34,8 @@ def test_a_finding_in_words_has_its_sentence_what_helps_and_the_numbers():
         (Figure("step_latency", 0.0231, "seconds"), "0.0231 seconds"),
         (Figure("drift_score", 1.5, "ratio"), "1.50"),
         (Figure("k", 5.0), "5"),
+        (Figure("replicas_moved", 1.0, "servers"), "1 server"),
+        (Figure("generation_throughput", 1.0, "tokens_per_second"), "1 tokens/s"),
     ],
 )
 def test_a_number_reads_as_what_it_is(figure, text):

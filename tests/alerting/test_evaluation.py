@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwatch.alerting.catalogue import Alert, Comparison, Severity
+from specwatch.alerting.catalogue import Alert, Comparison, Severity, over_long_window
 from specwatch.alerting.evaluation import (
     CLEAR_SECONDS,
     LABEL_LENGTH,
@@ -227,26 +228,33 @@ def test_one_good_value_before_silence_does_not_resolve_before_the_next_one():
     assert resolved.ending is Ending.CLEARED
 
 
-def test_a_target_that_is_down_silences_all_but_the_alert_about_it():
-    watch = Watch(LOW, DRIFTED, DOWN)
+def test_a_scrape_that_fails_is_no_time_without_data():
+    watch = Watch()
 
-    changes = watch.see({**UNREACHABLE, "drift_score": 3.0}, 3600)
+    watch.see(BAD, 150)
+    watch.see(UNREACHABLE, 10)
+    (fired,) = watch.see(BAD, 140)
 
-    assert [change.alert.name for change in changes] == ["Down"]
+    assert fired.since == START
 
 
 def test_a_target_that_goes_down_does_not_resolve_what_fires_there():
     watch = Watch(LOW, DOWN)
     watch.fire()
 
-    changes = watch.see({**GOOD, "target_up": 0.0}, 300)
+    changes = watch.see({**UNREACHABLE, "acceptance_rate": None}, 300)
 
     assert [(change.alert.name, change.state) for change in changes] == [("Down", State.FIRING)]
     assert {status.alert.name for status in watch.evaluator.active()} == {"Low", "Down"}
 
 
-def test_an_unknown_state_of_the_target_silences_nothing():
-    assert len(Watch().see({**BAD, "target_up": None}, 300)) == 1
+@pytest.mark.parametrize(("long", "fires"), [(0.5, True), (0.7, False), (None, False)])
+def test_where_an_alert_asks_for_it_the_long_window_must_be_past_the_threshold_as_well(long: float | None, fires: bool):
+    watch = Watch(replace(LOW, long_window=True))
+
+    changes = watch.see({**BAD, over_long_window("acceptance_rate"): long}, 300)
+
+    assert bool(changes) == fires
 
 
 def test_targets_do_not_touch_each_other():
@@ -357,7 +365,7 @@ def test_no_alert_fires_before_its_condition_has_held_without_a_break_for_its_ti
     at, held_since = START, None
     for step, values in steps:
         at += step
-        held_since = (held_since or at) if values is BAD else None
+        held_since = (held_since or at) if values in (BAD, UNREACHABLE) else None
         for change in evaluator.evaluate(at, target="gpu-3", model="llama", values=values):
             if change.state is State.FIRING:
                 assert held_since is not None

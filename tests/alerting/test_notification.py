@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
-from specwatch.alerting.catalogue import ALERTS, alert
+from specwatch.alerting.catalogue import ALERTS, alert, over_long_window
 from specwatch.alerting.evaluation import AlertEvaluator, Ending, State, Transition
 from specwatch.alerting.incidents import KEY_LENGTH, News, alert_key
 from specwatch.alerting.notification import MOST_SERVERS, Link, Notification, Places, other, utc
+from specwatch.alerting.sparkline import Course
 from specwatch.alerting.text import clean
-from tests.support.notifications import AT, notification, server_news, with_any_name
+from tests.support.notifications import AT, COURSE, notification, server_news, with_any_name
 
 BAD = {"target_up": 1.0, "acceptance_rate": 0.5, "draft_throughput": 100.0}
 
@@ -108,6 +110,7 @@ def test_a_moment_is_shown_in_utc():
 def test_every_alert_of_the_catalogue_can_be_told(entry):
     values = {"target_up": 1.0, "draft_throughput": 10.0, "generation_throughput": 10.0}
     values[entry.signal] = entry.threshold + {"<": -0.001, ">": 0.001}.get(entry.comparison.value, 0.0)
+    values[over_long_window(entry.signal)] = values[entry.signal]
     (fired,) = AlertEvaluator((entry,), time_scale=0).evaluate(AT, target="gpu-3", model="llama", values=values)
 
     message = Notification.of(News("key", (fired,), ()))
@@ -115,3 +118,17 @@ def test_every_alert_of_the_catalogue_can_be_told(entry):
     assert "gpu-3" in message.summary
     assert "gpu-3" in message.first.description
     assert "{" not in message.summary + message.first.description
+
+
+@pytest.mark.parametrize("course", [None, COURSE], ids=["without a past", "with a past"])
+def test_a_message_that_was_kept_is_the_same_again(course: Course | None):
+    message = notification(others=(server_news("b", firing=False),), diagnosis="Why.", course=course)
+
+    assert Notification.decoded(message.encoded()) == message
+
+
+def test_a_message_that_an_earlier_release_kept_is_read():
+    kept = json.loads(notification().encoded())
+    del kept["course"]
+
+    assert Notification.decoded(json.dumps(kept)) == notification()

@@ -12,7 +12,7 @@ from specwatch.alerting import pagerduty
 from specwatch.alerting.catalogue import Severity
 from specwatch.alerting.notification import Link, Notification
 from specwatch.lab.sink_limits import pagerduty_errors
-from tests.support.notifications import absurd, notification, server_news, with_any_name
+from tests.support.notifications import COURSE, FELL, absurd, notification, server_news, with_any_name
 
 KEY = "0123456789abcdef0123456789ABCDEF"
 
@@ -28,6 +28,11 @@ def trigger(message: Notification) -> dict[str, Any]:
 def test_the_diagnosis_is_among_the_details():
     event = trigger(notification(diagnosis="Only gpu-3 fell."))
     assert event["payload"]["custom_details"]["diagnosis"] == "Only gpu-3 fell."
+
+
+def test_the_last_hours_are_among_the_details():
+    event = trigger(notification(course=COURSE))
+    assert event["payload"]["custom_details"]["lately"] == f"Acceptance rate, 3 h by 5 min: {FELL}"
 
 
 def test_an_event_says_what_where_since_when_how_bad_what_to_do_and_where_to_read_on():

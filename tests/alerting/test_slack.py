@@ -16,7 +16,7 @@ from specwatch.alerting.catalogue import Severity
 from specwatch.alerting.notification import Link
 from specwatch.lab.sink_limits import slack_refusal
 from specwatch.lab.sink_text import slack_text
-from tests.support.notifications import AT, absurd, notification, server_news, with_any_name
+from tests.support.notifications import AT, COURSE, FELL, absurd, notification, server_news, with_any_name
 
 OWN_LINKS = re.compile(r"<https?://[^<>|]+\|(Runbook|Status page)>")
 
@@ -158,3 +158,14 @@ def test_an_incident_of_many_servers_stays_within_the_limits_and_says_how_many_a
     shown = also.count("\n") - 1
     assert also.endswith(f"and {1000 - shown} more")
     assert len(also) <= 3000
+
+
+def test_the_last_hours_are_drawn_as_code_with_the_server_that_they_are_of():
+    blocks = slack.payload(notification(target="gpu<3", course=COURSE))["blocks"]
+    texts = [block["text"]["text"] for block in blocks if "text" in block]
+    assert f"*Acceptance rate, 3 h by 5 min, on gpu&lt;3*\n`{FELL}`" in texts
+
+
+def test_without_a_past_nothing_is_drawn():
+    unknown = replace(COURSE, values=(None, None))
+    assert slack.payload(notification(course=unknown)) == slack.payload(notification())

@@ -9,7 +9,7 @@ from specwatch.alerting import webhook
 from specwatch.alerting.delivery import Delivery
 from specwatch.alerting.receivers import webhook_receiver
 from specwatch.lab.sink import Sink
-from tests.support.notifications import AT, absurd, notification, server_news, with_any_name
+from tests.support.notifications import AT, COURSE, FELL, absurd, notification, server_news, with_any_name
 
 SAMPLE = {
     "version": "",
@@ -89,3 +89,9 @@ async def test_it_is_posted_with_the_token(tmp_path):
     assert receiver.headers["Authorization"].reveal() == "Bearer VerySecretToken"
     assert "VerySecret" not in repr(receiver)
     assert receiver.redact("VerySecretToken") == "***"
+
+
+def test_the_last_hours_stand_with_the_server_that_they_are_of():
+    body = webhook.payload(notification(others=(server_news("gpu-4"),), course=COURSE))
+    told = [alert["annotations"].get("lately") for alert in body["alerts"]]
+    assert told == [f"Acceptance rate, 3 h by 5 min: {FELL}", None]

@@ -194,7 +194,7 @@ async def endless(request: web.Request) -> web.StreamResponse:
         (Failure.CUT_OFF, "the connection ended in the middle of the page"),
         (Failure.SERVER_ERROR, "HTTP 500"),
         (Failure.DOWN, "the server closed the connection without an answer"),
-        (Failure.HANG, "no complete answer within 0.5 s"),
+        (Failure.HANG, "no complete answer within 2 s"),
     ],
 )
 async def test_a_server_without_a_page_ends_the_check_with_3(failure, reason, monkeypatch):
@@ -208,8 +208,8 @@ async def test_a_server_without_a_page_ends_the_check_with_3(failure, reason, mo
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a scrape wait half a second only."""
-    monkeypatch.setattr(check, "scrape", lambda session, target: scrape(session, target, Limits(seconds=0.5)))
+    """Let a scrape wait two seconds only."""
+    monkeypatch.setattr(check, "scrape", lambda session, target: scrape(session, target, Limits(seconds=2.0)))
 
 
 async def test_no_one_at_the_address_is_said_so():

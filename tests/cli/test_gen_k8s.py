@@ -51,9 +51,16 @@ def test_the_files_are_written_named_and_the_next_steps_told(tmp_path: Path):
     assert result.exit_code == 0
     lines = result.output.splitlines()
     on_disk = [path for path in (tmp_path / "new").rglob("*") if path.is_file()]
-    assert lines[:-1] == [f"wrote {path}" for path in sorted(on_disk)]
-    assert f"kubectl apply -k {tmp_path}/new" in lines[-1]
-    assert f"kubectl apply -k {tmp_path}/new/alertmanager" in lines[-1]
+    assert lines[:-2] == [f"wrote {path}" for path in sorted(on_disk)]
+    assert f"kubectl apply -k {tmp_path}/new" in lines[-2]
+    assert f"kubectl apply -k {tmp_path}/new/alertmanager" in lines[-2]
+    assert "goes with its pod; --storage 5Gi keeps it" in lines[-1]
+
+
+def test_with_a_claim_nothing_is_said_of_what_goes_with_the_pod(tmp_path: Path):
+    result = run("--output", tmp_path, "--target", POD, "--storage", "5Gi", "--storage-class", "fast")
+    assert "goes with its pod" not in result.output
+    assert written(tmp_path, "persistentvolumeclaim.yaml")["spec"]["storageClassName"] == "fast"
 
 
 def test_the_folder_is_kubernetes_unless_told_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

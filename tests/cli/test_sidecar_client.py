@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -11,6 +10,7 @@ from aiohttp import web
 from specwatch import __version__
 from specwatch.cli import sidecar_client
 from specwatch.cli.sidecar_client import NoSidecar, read_address, sidecar
+from specwatch.cli.sidecar_options import NOBODY, Identity
 from specwatch.errors import InputError
 from specwatch.lab.fleet import Fleet
 from specwatch.lab.simulator import SimulatedServer
@@ -27,9 +27,9 @@ def json_of(content: object, status: int = 200) -> Handler:
     return handler
 
 
-async def refusal(address: str, token_file: Path | None = None) -> str:
+async def refusal(address: str, identity: Identity = NOBODY) -> str:
     """What is said where the signals cannot be read."""
-    async with sidecar(address, token_file) as client:
+    async with sidecar(address, identity) as client:
         with pytest.raises(NoSidecar) as caught:
             await client.signals()
     assert caught.value.exit_code == 3
@@ -137,7 +137,7 @@ async def test_a_token_is_sent_and_asked_for_by_the_option(tmp_path):
     file = tmp_path / "token"
     file.write_text("s3cret\n")
     async with serving({SIGNALS: guarded}) as url:
-        without, wrong = await refusal(url), await refusal(url, file)
+        without, wrong = await refusal(url), await refusal(url, Identity(file))
     assert seen == [None, "Bearer s3cret"]
     assert "the sidecar asks for a token (HTTP 401); name the file that holds one with --token-file" in without
     assert "the sidecar does not take this token (HTTP 403)" in wrong
@@ -157,13 +157,13 @@ async def test_a_token_does_not_follow_a_redirect(tmp_path):
         raise web.HTTPFound("/elsewhere")
 
     async with serving({SIGNALS: redirect, "/elsewhere": elsewhere}) as url:
-        assert "HTTP 302" in await refusal(url, file)
+        assert "HTTP 302" in await refusal(url, Identity(file))
     assert asked == []
 
 
 async def test_an_absent_token_file_is_named(tmp_path):
     with pytest.raises(InputError, match=r"--token-file .*absent: no such file"):
-        async with sidecar("http://127.0.0.1:1", tmp_path / "absent"):
+        async with sidecar("http://127.0.0.1:1", Identity(tmp_path / "absent")):
             pass
 
 

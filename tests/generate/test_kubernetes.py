@@ -216,7 +216,7 @@ def test_the_sidecar_runs_without_any_right():
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert all(mount["readOnly"] for mount in container["volumeMounts"])
+    assert [mount["name"] for mount in container["volumeMounts"] if not mount.get("readOnly")] == ["state"]
     assert read(PLAIN, "serviceaccount.yaml")["automountServiceAccountToken"] is False
 
 
@@ -299,12 +299,41 @@ def test_secrets_are_files_that_only_the_sidecars_group_reads():
     told = sidecar_entries(config)
     files = [f"{mount['mountPath']}/{item['path']}" for item in secret["items"]]
     assert files == [told["slack_webhook_file"], told["pagerduty_routing_key_file"]]
-    assert "env" not in spec["containers"][0]
+    assert [variable["name"] for variable in spec["containers"][0]["env"]] == ["SQLITE_TMPDIR"]
 
 
 def test_without_delivery_there_is_no_secret():
-    assert [volume["name"] for volume in pod(PLAIN)["volumes"]] == ["config"]
+    assert [volume["name"] for volume in pod(PLAIN)["volumes"]] == ["config", "state"]
     assert not [key for key in sidecar_entries(PLAIN) if key.endswith("_file")]
+
+
+def test_what_the_sidecar_knows_outlives_its_container(tmp_path: Path):
+    volume = next(volume for volume in pod(PLAIN)["volumes"] if volume["name"] == "state")
+    # A container that is started anew in its pod finds what the one before wrote; the pod takes it along.
+    assert volume["emptyDir"] == {"sizeLimit": "5Gi"}
+    (container,) = pod(PLAIN)["containers"]
+    mount = next(mount for mount in container["volumeMounts"] if mount["name"] == "state")
+    database = sidecar_entries(PLAIN)["database"]
+    assert Path(database).parent == Path(mount["mountPath"])
+    # The root is read-only, and SQLite has to sort somewhere.
+    assert container["env"] == [{"name": "SQLITE_TMPDIR", "value": mount["mountPath"]}]
+    assert "persistentvolumeclaim.yaml" not in kubernetes_files(PLAIN)
+
+
+def test_a_claim_keeps_it_beyond_the_pod():
+    config = KubernetesConfig(target=(POD,), storage="3Gi", storage_class="fast.ssd")
+    claim = read(config, "persistentvolumeclaim.yaml")
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast.ssd",
+        "resources": {"requests": {"storage": "3Gi"}},
+    }
+    volume = next(volume for volume in pod(config)["volumes"] if volume["name"] == "state")
+    assert volume == {"name": "state", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
+    assert (
+        "storageClassName"
+        not in read(KubernetesConfig(target=(POD,), storage="3Gi"), "persistentvolumeclaim.yaml")["spec"]
+    )
 
 
 def test_tokens_are_mounted_from_the_secret_and_only_metrics_and_health_are_open():
@@ -316,8 +345,8 @@ def test_tokens_are_mounted_from_the_secret_and_only_metrics_and_health_are_open
     ]
     assert entries["open_metrics"] is True
     assert "insecure" not in entries
-    (_, volume) = pod(config)["volumes"]
-    assert [item["key"] for item in volume["secret"]["items"]] == keys
+    secrets_volume = pod(config)["volumes"][-1]
+    assert [item["key"] for item in secrets_volume["secret"]["items"]] == keys
     (container,) = pod(config)["containers"]
     probed = {container[probe]["httpGet"]["path"] for probe in ("readinessProbe", "livenessProbe")}
     assert probed | {read(config, "servicemonitor.yaml")["spec"]["endpoints"][0].get("path", "/metrics")} == OPEN_PATHS
@@ -385,6 +414,11 @@ def test_alertmanager_reads_its_secrets_where_the_operator_mounts_the_secret_tha
         ({"vllm_port": "a-name-that-is-too-long"}, "at most 15"),
         ({"thresholds": {LOW: 60}}, "write 0.6 for 60 %"),
         ({"deliver": ("slack",)}, "name the vLLM servers"),
+        ({"target": (POD,), "storage": "5GB"}, "a size such as 5Gi"),
+        ({"target": (POD,), "storage": "0Gi"}, "a size such as 5Gi"),
+        ({"target": (POD,), "storage_class": "fast"}, "say its size with --storage"),
+        ({"target": (POD,), "storage": "5Gi", "storage_class": "Fast SSD"}, "kubectl get storageclass"),
+        ({"storage": "5Gi"}, "name the vLLM servers"),
         ({"target": (POD,), "deliver": ("mail",)}, "'slack' or 'pagerduty'"),
     ],
 )
@@ -413,7 +447,11 @@ def test_a_target_that_the_sidecar_could_not_watch_is_refused(targets: tuple[str
 
 @pytest.mark.parametrize(
     ("entry", "remedy"),
-    [("slack_webhook_file: /s", "--deliver slack"), ("launch_record: /r", "num_speculative_tokens")],
+    [
+        ("slack_webhook_file: /s", "--deliver slack"),
+        ("launch_record: /r", "num_speculative_tokens"),
+        ("database: /d", "--storage"),
+    ],
 )
 def test_files_of_this_machine_are_not_put_into_the_container(entry: str, remedy: str, tmp_path: Path):
     own = tmp_path / "own.yaml"

@@ -27,6 +27,8 @@ CONFIGS = {
         image="registry.example:5000/specwatch:1",
         target=("http://llama-0.llama.inference.svc:8000", "b=http://10.0.0.7:8000"),
         deliver=("slack", "pagerduty"),
+        storage="20Gi",
+        storage_class="fast.ssd",
         vllm_namespaces=("a", "b"),
         vllm_port="8000",
         target_labels={"cluster": "x"},
@@ -87,6 +89,9 @@ def test_every_object_is_what_its_schema_allows(config: KubernetesConfig):
     [
         ("Deployment", ("spec", "template", "spec", "runAsNonRoot"), True),
         ("Deployment", ("spec", "replicas"), "one"),
+        ("Deployment", ("spec", "template", "spec", "volumes", 1, "emptyDir", "size"), "5Gi"),
+        ("PersistentVolumeClaim", ("spec", "accessModes"), "ReadWriteOnce"),
+        ("PersistentVolumeClaim", ("spec", "storage"), "5Gi"),
         ("NetworkPolicy", ("spec", "ingress", 0, "to"), []),
         ("ServiceAccount", ("automountServiceAccountToken",), "no"),
         ("PrometheusRule", ("spec", "groups", 0, "interval"), "half a minute"),
@@ -97,7 +102,8 @@ def test_every_object_is_what_its_schema_allows(config: KubernetesConfig):
     ],
 )
 def test_a_field_in_the_wrong_place_or_of_the_wrong_kind_is_seen(kind: str, path: tuple[str | int, ...], value: Any):
-    document = copy.deepcopy(next(found for found in objects(CONFIGS["plain"]) if found["kind"] == kind))
+    generated = (found for name in ("plain", "everything") for found in objects(CONFIGS[name]))
+    document = copy.deepcopy(next(found for found in generated if found["kind"] == kind))
     inner: Any = document
     for step in path[:-1]:
         inner = inner[step]

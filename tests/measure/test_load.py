@@ -120,7 +120,7 @@ async def test_other_prompts_are_used_from_the_next_request_on(url: str, stand_i
 
 
 async def test_a_load_ends_when_its_time_is_over(url: str):
-    totals = await of(url).run(seconds=0.2)
+    totals = await of(url).run(seconds=1.0)
     assert totals.requests > 0
 
 

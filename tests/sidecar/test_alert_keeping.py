@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from specwatch.alerting.catalogue import RATE_WINDOW
 from specwatch.alerting.delivery import DEAD_LETTERS
 from specwatch.alerting.evaluation import NO_DATA_SECONDS
 from specwatch.alerting.receivers import Receiver, receivers, slack_bot_receiver
@@ -19,6 +20,7 @@ from specwatch.config import SidecarConfig
 from specwatch.lab.sink import Sink
 from specwatch.lab.sink_slack_api import CHANNEL
 from specwatch.sidecar.alerts import AlertBook
+from specwatch.sidecar.lately import Lately
 from specwatch.sidecar.service import Clock
 from specwatch.sidecar.store.database import Database
 from specwatch.sidecar.watch import TargetWatch
@@ -85,6 +87,7 @@ def watch(target: str, up: bool) -> TargetWatch:
         target=SimpleNamespace(name=target),
         model_name=target.partition("@")[2] or "llama",
         judged_values=lambda at: {"target_up": float(up)},
+        lately=Lately(RATE_WINDOW),
     )
     return cast(TargetWatch, seen)
 

@@ -295,3 +295,17 @@ async def test_alertmanagers_are_told_of_what_fires_and_of_nothing_that_is_silen
         await rehearsal.play(120, step=15)
         (body,) = book._alertmanagers.bodies()
         assert datetime.fromisoformat(body["endsAt"]).timestamp() > rehearsal.clock.now()
+
+
+async def test_a_message_shows_how_acceptance_was_in_the_last_hours(tmp_path):
+    async with watched(tmp_path, server()) as (rehearsal, book, sink):
+        await rehearsal.play(1800, step=30)
+        rehearsal.fleet.apply(Phase(traffic=FOREIGN))
+        await rehearsal.play(900, step=30)
+        await delivered(book)
+    event = next(message for message in sink.pagerduty if LOW in message.payload["dedup_key"]).payload
+    title, line = event["payload"]["custom_details"]["lately"].split(": ")
+    drawn, lowest, _, highest = line.split()
+    assert title.startswith("Acceptance rate, ")
+    assert (drawn[0], drawn[-1]) == ("█", "▁")
+    assert float(lowest.strip("%")) < 60 < float(highest.strip("%"))

@@ -21,6 +21,7 @@ from tools.rehearsal import rehearsing
 
 IDLE = Finding("no-traffic", Level.NOTICE, "No tokens were generated in this window: nothing to judge.")
 UNKNOWN = Finding("v0-engine", Level.NOTICE, "The V0 engine.")
+TWIN = Finding("plain-twin", Level.NOTICE, "It serves without speculation.")
 SINCE = NOW - 600
 CLOCK = time_of_day(SINCE, NOW)
 
@@ -29,7 +30,14 @@ FLEETS = [
     pytest.param([shown()], "gpu-1 pays.", id="one"),
     pytest.param([away()], "gpu-1: unreachable.", id="one is away"),
     pytest.param([shown(speedup=0.9, drifted_since=SINCE)], f"gpu-1 costs (drifted since {CLOCK}).", id="one costs"),
+    pytest.param([shown(speedup=None, finding=TWIN)], "gpu-1: plain twin.", id="one is a twin"),
+    pytest.param([shown(drifted_since=SINCE)], f"gpu-1 pays but drifted (since {CLOCK}).", id="one drifted"),
     pytest.param([shown("a"), shown("b")], "All 2 servers pay.", id="all pay"),
+    pytest.param(
+        [shown("a", speedup=None, finding=TWIN), shown("b", speedup=None, finding=TWIN)],
+        "All 2 servers: plain twins.",
+        id="all twins",
+    ),
     pytest.param(
         [shown("a", speedup=None, finding=IDLE), shown("b", speedup=None, finding=IDLE)],
         "All 2 servers: without traffic.",
@@ -80,11 +88,11 @@ def test_a_moment_of_another_day_says_which():
     assert time_of_day(noon, noon + 86_400) == "15 Jan, 12:00"
 
 
-SAY = """async ([targets, now]) => {
+SAY = r"""async ([targets, now]) => {
     const { headline } = await import("/page/headline.js");
     const { ranked } = await import("/page/verdict.js");
     const { h } = await import("/page/dom.js");
-    return h("p", {}, headline(ranked(targets), now)).textContent;
+    return h("p", {}, headline(ranked(targets), now)).textContent.replaceAll("\u00a0", " ");
 }"""
 
 

@@ -357,6 +357,8 @@ async def test_trends_go_on_after_a_restart(tmp_path):
     assert trend.pop(last) == 0.5
     assert all(0 < (rate or 0.0) < 1 for rate in trend.values())
     assert after.watches["new"].trend == {}
+    hours = after.watches["a"].lately.course(T0 + 7230).values
+    assert len([rate for rate in hours if rate is not None]) >= 12
     database.close()
 
 

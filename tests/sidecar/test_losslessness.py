@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -10,15 +12,20 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from benchmarks import verify_samplers
+from specwatch.collect.credentials import Credentials
+from specwatch.collect.discovery import Discovery, Wanted
 from specwatch.collect.scraper import http_session
 from specwatch.collect.targets import parse
 from specwatch.config import SidecarConfig, load
 from specwatch.errors import InputError
+from specwatch.scrape_config import HttpClient
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.exporter import render
 from specwatch.sidecar.losslessness import CheckSettings, LosslessnessChecks, families, from_config
 from specwatch.sidecar.service import Service
 from tests.support.scoring_server import ScoringServer, scoring
+
+PEMS = Path(__file__).parents[1] / "fixtures" / "tls"
 
 PROMPTS = tuple(f"prompt {number}" for number in range(10))
 
@@ -163,6 +170,62 @@ async def test_a_service_with_checks_makes_them():
             await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def behind_tls() -> ssl.SSLContext:
+    """Encryption of a server that wants to know its clients."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=PEMS / "authority.pem")
+    context.load_cert_chain(PEMS / "server.pem", PEMS / "server.key")
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+async def test_a_server_is_asked_for_text_as_it_is_scraped(tmp_path):
+    (tmp_path / "key").write_text("opensesame")
+    behaviour = ScoringServer(api_key="opensesame")
+    async with scoring(behaviour, encryption=behind_tls()) as url:
+        job = {
+            "job_name": "vllm",
+            "scheme": "https",
+            "static_configs": [{"targets": [url.removeprefix("https://")]}],
+            "authorization": {"credentials_file": str(tmp_path / "key")},
+            "tls_config": {
+                "ca_file": str(PEMS / "authority.pem"),
+                "cert_file": str(PEMS / "client.pem"),
+                "key_file": str(PEMS / "client.key"),
+            },
+        }
+        discovery = Discovery(Wanted.of(load(SidecarConfig, None, {"scrape_configs": [job]})))
+        (target,) = discovery.targets()
+        watched, _ = checks(url, every=0.01, temperatures=(0.0,), tokens=64)
+        service = Service([target], losslessness=watched, discovery=discovery)
+        task = asyncio.create_task(service.run())
+        while target.name not in watched.states or watched.states[target.name].checks < 2:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert watched.states[target.name].failures == 0
+        assert watched.states[target.name].temperatures[0.0].tokens > 0
+
+
+async def test_a_key_of_its_own_takes_the_place_of_what_the_page_is_scraped_with(tmp_path):
+    (tmp_path / "password").write_text("for the page")
+    basic = {"username": "prometheus", "password_file": str(tmp_path / "password")}
+    scraped = Credentials(HttpClient.model_validate({"basic_auth": basic}))
+    async with scoring(ScoringServer(api_key="opensesame")) as url:
+        watched, target = checks(url, api_key="opensesame")
+        await watched.check(target, scraped)
+        assert watched.states["gpu-a"].problem is None
+        without, _ = checks(url)
+        await without.check(target, scraped)
+        assert "name that with --verify-token-file" in (without.states["gpu-a"].problem or "")
+
+
+async def test_a_server_that_is_not_trusted_is_not_asked():
+    async with scoring(ScoringServer(), encryption=behind_tls()) as url:
+        watched, target = checks(url)
+        await watched.check(target)
+    assert "certificate does not hold" in (watched.states["gpu-a"].problem or "")
 
 
 def configured(**flags):

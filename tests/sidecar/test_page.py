@@ -15,6 +15,7 @@ from specwatch.lab.simulator import SimulatedServer
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import PAGE_FILES, create_app
 from specwatch.sidecar.service import Service
+from specwatch.sidecar.store.database import Database, StoreError
 from tests.support.page import HOPELESS, PATIENCE, WHOLE_STEP, figure, page_of, row, signals_of
 from tools.rehearsal import offstage, rehearsing, serving
 
@@ -209,6 +210,47 @@ async def test_it_says_when_the_sidecar_has_nothing_new():
             await rehearsal.play(WHOLE_STEP, WHOLE_STEP)
             await expect(page.locator("#banner")).to_contain_text("Stale.", timeout=PATIENCE)
             assert seen.complaints == []
+
+
+@pytest.mark.browser
+async def test_it_says_when_nothing_is_kept_and_what_is_lost_by_it(tmp_path):
+    database = Database(tmp_path / "state.db")
+    async with offstage([SimulatedServer("gpu-0", running=4)]) as rehearsal:
+        await rehearsal.play(300, WHOLE_STEP)
+        app = create_app(rehearsal.service, AlertBook(database=database), database=database)
+        async with serving(app) as url, page_of(url) as (page, seen):
+            await expect(row(page, "gpu-0")).to_be_visible()
+            await expect(page.locator("#banner")).to_be_empty()
+            await database.read(lambda c: c.execute("PRAGMA query_only = on").fetchall())
+            with pytest.raises(StoreError):
+                await database.write(lambda c: c.execute("DELETE FROM history_target").fetchall())
+            await page.reload()
+            await expect(page.locator("#banner")).to_contain_text(
+                f"Not kept. Nothing can be written to the database {tmp_path}"
+            )
+            await expect(page.locator("#banner")).to_contain_text("(attempt to write a readonly database)")
+            await expect(page.locator("#banner")).to_contain_text("history since then are lost")
+            await database.read(lambda c: c.execute("PRAGMA query_only = off").fetchall())
+            await database.write(lambda c: c.execute("DELETE FROM history_target").fetchall())
+            await page.reload()
+            await expect(row(page, "gpu-0")).to_be_visible()
+            await expect(page.locator("#banner")).to_be_empty()
+            assert seen.complaints == []
+    database.close()
+
+
+@pytest.mark.browser
+async def test_it_says_where_a_damaged_database_was_put(tmp_path):
+    (tmp_path / "state.db").write_bytes(b"SQLite format 3\0" + b"x" * 4096)
+    database = Database(tmp_path / "state.db")
+    await database.write(lambda c: c.execute("DELETE FROM history_target").fetchall())
+    app = create_app(Service(), AlertBook(database=database), database=database)
+    async with serving(app) as url, page_of(url, width=360) as (page, _):
+        banner = page.locator("#banner")
+        await expect(banner).to_contain_text("The database was damaged.")
+        await expect(banner).to_contain_text(f"is kept as {tmp_path / 'state.db.damaged-'}")
+        assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    database.close()
 
 
 @pytest.mark.browser

@@ -237,3 +237,15 @@ async def test_a_real_alertmanager_reaches_slack_and_pagerduty_through_the_sidec
     assert told(sink, LOW) == {Service.SLACK: [True, False], Service.PAGERDUTY: [True, False]}
     assert sink.pagerduty[0].payload["payload"]["severity"] == "critical"
     assert sink.slack[0].text.title == "🔴 Firing: Draft acceptance is low on a:8000"
+
+
+async def test_what_alertmanager_posts_about_a_server_that_is_watched_comes_with_its_last_hours(sink_files):
+    async with Sink() as sink, offstage([server()]) as rehearsal:
+        book = book_of(sink_files, sink, clock=rehearsal.clock, relay_only=True)
+        rehearsal.service._listener = book.judge
+        async with book.delivering():
+            await rehearsal.play(900, step=30)
+        await posts(book, posted("gpu-3"), posted("gpu-4"))
+    known, unknown = (message.payload["payload"]["custom_details"] for message in sink.pagerduty)
+    assert known["lately"].startswith("Acceptance rate, ")
+    assert "lately" not in unknown

@@ -81,6 +81,22 @@ async def test_what_the_asker_has_already_is_not_sent_again_until_something_is_s
             assert (await http.get("/api/v1/signals", headers=known)).status_code == 200
 
 
+async def test_alerts_that_the_asker_has_already_are_not_sent_again_until_one_of_them_changes():
+    away = SimulatedServer("away")
+    away.failure = Failure.DOWN
+    async with offstage([away]) as stage, client(stage.app) as http:
+        quiet = (await http.get("/api/v1/alerts")).headers["etag"]
+        await stage.play(600, step=30)
+        firing = await http.get("/api/v1/alerts", headers={"If-None-Match": quiet})
+        assert [alert["name"] for alert in firing.json()["alerts"]] == ["SpeculationTargetDown"]
+        known = {"If-None-Match": f"{quiet}, {firing.headers['etag']}"}
+        again = await http.get("/api/v1/alerts", headers=known)
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", firing.headers["etag"])
+        away.failure = Failure.NONE
+        await stage.play(600, step=30)
+        assert (await http.get("/api/v1/alerts", headers=known)).json()["alerts"][0]["state"] == "resolved"
+
+
 async def test_another_start_of_the_sidecar_never_says_that_nothing_changed():
     service = Service([Target("gpu-0", "http://127.0.0.1:1/metrics")])
     async with client(create_app(service, AlertBook())) as http:

@@ -18,9 +18,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from specwatch.alerting import delivery
+from specwatch.alerting.catalogue import RATE_WINDOW
 from specwatch.alerting.receivers import receivers
 from specwatch.config import SidecarConfig
 from specwatch.sidecar.alerts import AlertBook
+from specwatch.sidecar.lately import Lately
 from specwatch.sidecar.service import Clock
 from specwatch.sidecar.store.database import Database
 from specwatch.sidecar.watch import TargetWatch
@@ -51,7 +53,12 @@ class World(Clock):
     def watch(self, target: str) -> TargetWatch:
         """What the sidecar sees of the server."""
         values = {"target_up": float(self.step >= DOWN_STEPS)}
-        seen = SimpleNamespace(target=SimpleNamespace(name=target), model_name="llama", judged_values=lambda at: values)
+        seen = SimpleNamespace(
+            target=SimpleNamespace(name=target),
+            model_name="llama",
+            judged_values=lambda at: values,
+            lately=Lately(RATE_WINDOW),
+        )
         return cast(TargetWatch, seen)
 
 

@@ -9,9 +9,16 @@ import pytest
 from specwatch.alerting.catalogue import Severity
 from specwatch.alerting.incidents import alert_key
 from specwatch.alerting.notification import Link, Notification, ServerNews
+from specwatch.alerting.sparkline import MOST_WINDOWS, Course
 
 AT = 1_764_433_300.0
 """2025-11-29 16:21:40 UTC."""
+
+COURSE = Course("Acceptance rate", 300.0, (0.85,) * 30 + (None,) * (MOST_WINDOWS - 34) + (0.5,) * 4)
+"""Three hours, in which acceptance fell."""
+
+FELL = "█" * 30 + "·" * (MOST_WINDOWS - 34) + "▁" * 4 + " 50.0% to 85.0%"
+"""How that is drawn."""
 
 ABSURD_NAMES = {
     "long": "x" * 10_000,
@@ -70,5 +77,6 @@ def absurd(name: str, **changes: Any) -> Notification:
         model=name,
         summary=f"Low on {name}",
         description=f"{name} is low. Look.",
+        course=COURSE,
         **{"diagnosis": f"Only {name} fell." if changes.get("firing", True) else ""} | changes,
     )

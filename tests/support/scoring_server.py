@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -123,7 +124,7 @@ async def _version(_: web.Request) -> web.StreamResponse:
     return web.json_response({"version": "0.32.0"})
 
 
-def scoring(server: ScoringServer) -> AbstractAsyncContextManager[str]:
+def scoring(server: ScoringServer, encryption: ssl.SSLContext | None = None) -> AbstractAsyncContextManager[str]:
     """Serve on a free port; gives the URL."""
     reading = {"/version": _version, "/v1/models": server.models, "/metrics": server.metrics}
-    return serving(reading, posts={"/v1/completions": server.completions}, largest_body=2**24)
+    return serving(reading, posts={"/v1/completions": server.completions}, largest_body=2**24, encryption=encryption)
