@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
+from operator import sub
 
+from specwatch.vllm.page_layout import Places
 from specwatch.vllm.page_lines import PageError, Sample
 
 
@@ -49,49 +51,70 @@ REQUEST_SERIES = frozenset([*_HISTOGRAMS, _REASON_SERIES, *_CACHE_SERIES])
 """Sample names of what is read here."""
 
 
-def read_requests(samples: Iterable[Sample]) -> dict[str, Census]:
-    """Census of each engine, from samples of REQUEST_SERIES.
+@dataclass(frozen=True)
+class CensusPlan:
+    """Where the counts of one engine's census stand in a list of values."""
 
-    Series of several models (adapters) behind one engine are added up. A histogram that counts backwards is left out.
-    PageError where a bucket's bound is no number or a histogram has more than MAX_BUCKETS buckets.
+    lengths: tuple[tuple[Feature, tuple[str, ...], tuple[int, ...]], ...]
+    """Of every histogram its categories, and the places of the counts up to their bounds."""
+    reasons: tuple[tuple[str, int], ...]
+    cache: tuple[int, int] | None
+    """Places of queries and hits."""
+
+    def census(self, values: Sequence[float]) -> Census:
+        """The census; a histogram that counts backwards is left out, and so are more hits than queries."""
+        census: dict[Feature, Mapping[str, float]] = {}
+        for feature, bounds, places in self.lengths:
+            reached = [values[place] for place in places]
+            steps = [reached[0], *map(sub, reached[1:], reached)]
+            if min(steps) >= 0:
+                census[feature] = dict(zip(bounds, steps, strict=True))
+        if self.reasons:
+            census[Feature.FINISH_REASON] = {reason: values[place] for reason, place in self.reasons}
+        if self.cache:
+            queries, hits = (values[place] for place in self.cache)
+            if hits <= queries:
+                census[Feature.PREFIX_CACHE] = {HIT: hits, MISS: queries - hits}
+        return census
+
+
+def plan_requests(samples: Iterable[tuple[int, Sample]], places: Places) -> dict[str, CensusPlan]:
+    """Each engine's plan, from samples of REQUEST_SERIES, none negative, and the places of their values.
+
+    Series of several models (adapters) behind one engine are added up. PageError where a bucket's bound is no number
+    or a histogram has more than MAX_BUCKETS buckets.
     """
-    engines: dict[str, dict[str, dict[str, float]]] = {}
-    for sample in samples:
-        group, category = _place(sample)
+    engines: dict[str, dict[str, dict[str, list[int]]]] = {}
+    for place, sample in samples:
+        group, category = _group(sample)
         categories = engines.setdefault(sample.labels.get("engine", "0"), {}).setdefault(group, {})
-        categories[category] = categories.get(category, 0.0) + sample.value
-    return {engine: _census(groups) for engine, groups in engines.items()}
+        categories.setdefault(category, []).append(place)
+    return {engine: _plan(groups, places) for engine, groups in engines.items()}
 
 
-def _census(groups: Mapping[str, Mapping[str, float]]) -> Census:
-    census: dict[Feature, Mapping[str, float]] = {}
-    for feature in _HISTOGRAMS.values():
-        buckets = _buckets(groups.get(feature.value, {}))
-        if buckets:
-            census[feature] = buckets
-    if Feature.FINISH_REASON.value in groups:
-        census[Feature.FINISH_REASON] = groups[Feature.FINISH_REASON.value]
+def _plan(groups: Mapping[str, Mapping[str, Sequence[int]]], places: Places) -> CensusPlan:
     cache = groups.get("new") or groups.get("old") or {}
-    queries, hits = cache.get("queries"), cache.get("hits")
-    if queries is not None and hits is not None and 0 <= hits <= queries:
-        census[Feature.PREFIX_CACHE] = {HIT: hits, MISS: queries - hits}
-    return census
+    reasons = groups.get(Feature.FINISH_REASON.value, {})
+    return CensusPlan(
+        lengths=tuple(
+            (feature, *_buckets(groups[feature.value], places))
+            for feature in _HISTOGRAMS.values()
+            if feature.value in groups
+        ),
+        reasons=tuple((reason, places.of(parts)) for reason, parts in reasons.items()),
+        cache=(places.of(cache["queries"]), places.of(cache["hits"])) if len(cache) == 2 else None,
+    )
 
 
-def _buckets(cumulative: Mapping[str, float]) -> dict[str, float]:
-    """Counts between bounds, from counts up to bounds; empty where these fall."""
-    if not cumulative:
-        return {}
+def _buckets(cumulative: Mapping[str, Sequence[int]], places: Places) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Bounds in their order, and the places of the counts up to them."""
     if len(cumulative) > MAX_BUCKETS:
         raise PageError(f"the page holds a histogram of {len(cumulative)} buckets, more than {MAX_BUCKETS}")
-    reached = sorted((_bound(text), count) for text, count in cumulative.items())
-    steps = [("", reached[0][1])] + [("", after - before) for (_, before), (_, after) in pairwise(reached)]
-    if any(step < 0 for _, step in steps):
-        return {}
-    return {f"{bound:g}": step for (bound, _), (_, step) in zip(reached, steps, strict=True)}
+    bounds = sorted((_bound(text), places.of(parts)) for text, parts in cumulative.items())
+    return tuple(f"{bound:g}" for bound, _ in bounds), tuple(place for _, place in bounds)
 
 
-def _place(sample: Sample) -> tuple[str, str]:
+def _group(sample: Sample) -> tuple[str, str]:
     """The group that a sample belongs to, a feature or one generation of the cache's names, and its category."""
     name, labels = sample.name, sample.labels
     if name in _HISTOGRAMS:
