@@ -1,14 +1,14 @@
 r"""Does a calibration hold? On real vLLM with the lab's models: measure it, then check it on traffic it never saw.
 
     VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS=1 \
-      python -m benchmarks.calibration --output calibration-lab
+      VLLM_ENABLE_V1_MULTIPROCESSING=0 python -m benchmarks.calibration --output calibration-lab
 
 Four tables, each by the clock on the wall and by the engine's processor time (see ``cpu_clock``): the calibration
 itself; traffic of mixed domains and concurrency, with the speedup that costs and counters give (``calibrated``) beside
 the one measured on the spot against the server without speculation; the recommended schedule, launched, beside drafting
-always and never; and a second calibration on other prompts. A quarter of an hour on two cores. ``--quick`` is the same
-on a few prompts; ``--running`` takes servers that run already. One thread a server, because several wait for each other
-by spinning, and that counts as processor time.
+always and never; and a second calibration on other prompts. Half an hour on two cores. ``--quick`` is the same on a few
+prompts; ``--running`` takes servers that run already. One thread and one process for engine and worker together, because
+several wait for each other by spinning, which doubles a step's time on two cores and counts as processor time.
 """
 
 from __future__ import annotations
@@ -68,12 +68,13 @@ class Size:
     """How much is measured."""
 
     max_concurrency: int = 8
-    repetitions: int = 6
-    requests: int = 8
-    """A turn. The lab's answers take a fifth of a second: four of them are over before the machine's noise averages."""
+    repetitions: int = 20
+    requests: int = 4
+    """A turn of half a second: neighbouring turns share the machine's mood, which wanders within seconds, and so the
+    ratio of two short ones strays by 11 to 18 %, with hardly a correlation from one pair to the next."""
     max_tokens: int = 100
     mixes: int = len(MIXES)
-    turns: int = 8
+    turns: int = 20
     """Repetitions of each mix, and of each load under the schedule."""
 
 
@@ -128,7 +129,7 @@ class Bench:
         for number, block in enumerate(design.blocks(), 1):
             for clock, run in (await self.measured(design, block, block.k)).items():
                 runs[clock][block] = run
-            if number % 36 == 0:
+            if number % 96 == 0:
                 print(f"{number} of {len(design.blocks())} turns, {time.monotonic() - began:.0f} s", file=sys.stderr)
         plain = self.identities[0]
         subject = Subject(plain.model, "draft_model", None, plain.release, device_name())
@@ -219,7 +220,13 @@ def agreement(clock: str, one: Result, other: Result) -> None:
 async def run(size: Size, output: Path, running: Sequence[str]) -> None:
     """All of it; every server lives from its first use to the end, and is idle while another is measured."""
     models = prepare()
-    options = {"dtype": "bfloat16", "max-model-len": 1024, "enforce-eager": True, "served-model-name": SERVED_NAME}
+    options = {
+        "dtype": "bfloat16",
+        "max-model-len": 1024,
+        "enforce-eager": True,
+        "served-model-name": SERVED_NAME,
+        "distributed-executor-backend": "uni",
+    }
     plan = LaunchPlan.model_validate(
         {"target": str(models.target), "draft": str(models.draft), "method": "draft_model", "vllm": options}
     )
