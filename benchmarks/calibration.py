@@ -6,9 +6,9 @@ r"""Does a calibration hold? On real vLLM with the lab's models: measure it, the
 Four tables, each by the clock on the wall and by the engine's processor time (see ``cpu_clock``): the calibration
 itself; traffic of mixed domains and concurrency, with the speedup that costs and counters give (``calibrated``) beside
 the one measured on the spot against the server without speculation; the recommended schedule, launched, beside drafting
-always and never; and a second calibration on other prompts. Half an hour on two cores. ``--quick`` is the same on a few
-prompts; ``--running`` takes servers that run already. One thread and one process for engine and worker together, because
-several wait for each other by spinning, which doubles a step's time on two cores and counts as processor time.
+always and never; and a second calibration on other prompts. Half an hour on two cores. ``--quick`` is the same on a
+few prompts; ``--running`` takes servers that run already. One thread a server, and one process for engine and worker
+together: several wait for each other by spinning, which doubles a step's time on two cores and counts as work.
 """
 
 from __future__ import annotations
