@@ -13,7 +13,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from specwatch.errors import InputError
-from specwatch.scrape_config import ScrapeConfig
+from specwatch.scrape_config import PrometheusConfig, ScrapeConfig
 
 LARGEST_FILE = 2**20
 """Bytes of a configuration file: a thousand targets take a tenth of it."""
@@ -42,6 +42,10 @@ class SidecarConfig(BaseModel):
 
     target: tuple[str, ...] = ()
     scrape_configs: tuple[ScrapeConfig, ...] = ()
+    from_prometheus: str | None = None
+    prometheus_selector: str = 'job="vllm"'
+    prometheus_tenant: str | None = None
+    prometheus: PrometheusConfig = PrometheusConfig()
     shard: str = "1/1"
     listen: str = "127.0.0.1:9108"
     insecure: bool = False

@@ -199,3 +199,15 @@ class ScrapeConfig(HttpClient):
     http_sd_configs: tuple[HttpSdConfig, ...] = ()
     dns_sd_configs: tuple[DnsSdConfig, ...] = ()
     relabel_configs: tuple[RelabelConfig, ...] = ()
+
+
+class PrometheusConfig(HttpClient):
+    """How a Prometheus, or what answers like one, is asked, and how its series become servers."""
+
+    server_labels: Annotated[tuple[LabelName, ...], Field(min_length=1)] = ("instance",)
+    """What a server is called by, after relabelling; values are joined by a slash."""
+    replica_labels: tuple[LabelName, ...] = ()
+    """What tells apart several that scrape the same servers."""
+    params: dict[str, tuple[str, ...]] = {}
+    """Parameters of every question besides the question."""
+    relabel_configs: tuple[RelabelConfig, ...] = ()

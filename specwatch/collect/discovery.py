@@ -54,6 +54,14 @@ UNASKED = (Drop.DUPLICATE, Drop.INVALID, Drop.LIMIT)
 """Those that no rule asked for: they are worth a word."""
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """What was found and is no target."""
+
+    drop: Drop
+    why: str
+
+
 class Reader(Protocol):
     """Reads the groups of one source."""
 
@@ -78,11 +86,13 @@ class Source:
     error: str | None = None
     last_success: float | None = None
     """Unix seconds."""
+    told: Sequence[Target | LeftOut] = ()
+    """What whoever else reads it made of it: no address to be labelled, and no reader."""
 
     @property
     def found(self) -> int:
         """Addresses that it last told."""
-        return sum(len(group.targets) for group in self.groups)
+        return sum(len(group.targets) for group in self.groups) + len(self.told)
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,8 @@ class Wanted:
     @classmethod
     def of(cls, config: SidecarConfig) -> Wanted:
         """InputError where no server could ever be found, or two things have one name."""
-        targets = () if config.scrape_configs and not config.target else parse_all(config.target)
+        found = config.scrape_configs or config.from_prometheus
+        targets = () if found and not config.target else parse_all(config.target)
         jobs = Counter(part.job_name for part in config.scrape_configs)
         if twice := [job for job, count in jobs.items() if count > 1]:
             raise InputError(f"scrape_configs: two jobs are called {twice[0]!r}")
@@ -112,11 +123,12 @@ class Discovery:
         self.dropped: Counter[Drop] = Counter()
         """Addresses found last that are no targets, by why."""
         self.invalid: str | None = None
-        """One of those that nothing can be asked at, and why."""
+        """One of those that no rule left out, and why."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._session: aiohttp.ClientSession | None = None
         self._follow: Follow = lambda _: None
         self._said: object = {}
+        self._pushed: list[Source] = []
         self.configure(wanted)
 
     def configure(self, wanted: Wanted) -> None:
@@ -129,10 +141,15 @@ class Discovery:
             # What has not changed goes on, by whatever rules its targets are now relabelled.
             kept = sources[source.identity] = known.get(source.identity, source)
             kept.config = source.config
-        self.sources, self._wanted, self._credentials = list(sources.values()), wanted, credentials
+        self.sources, self._wanted, self._credentials = [*self._pushed, *sources.values()], wanted, credentials
         for gone in self._tasks.keys() - sources.keys():
             self._tasks.pop(gone).cancel()
         self._start()
+
+    def push(self, source: Source) -> None:
+        """Take its targets as they are ``told``; whoever changes these says so to ``tell``."""
+        self._pushed.append(source)
+        self.sources.insert(0, source)
 
     def credentials(self, target: Target) -> Credentials | None:
         """How a target is asked; None: without any."""
@@ -175,9 +192,17 @@ class Discovery:
     def _candidates(self) -> Iterator[Target | Drop]:
         yield from self._wanted.targets
         for source in self.sources:
+            yield from map(self._as_told, source.told)
             for group in source.groups:
                 for address in group.targets:
                     yield self._candidate(address, group, source.config)
+
+    def _as_told(self, told: Target | LeftOut) -> Target | Drop:
+        if isinstance(told, Target):
+            return told
+        if told.drop in UNASKED:
+            self.invalid = told.why
+        return told.drop
 
     def _candidate(self, address: str, group: TargetGroup, config: ScrapeConfig) -> Target | Drop:
         try:
@@ -194,17 +219,18 @@ class Discovery:
             if source.reader and source.identity not in self._tasks:
                 keep_reading = self._keep_reading(source, source.reader, self._session)
                 self._tasks[source.identity] = asyncio.create_task(keep_reading)
-        self._tell()
+        self.tell()
 
     async def _keep_reading(self, source: Source, reader: Reader, session: aiohttp.ClientSession) -> None:
         while True:
             before = source.groups
             await _read(source, reader, session)
             if source.groups != before:
-                self._tell()
+                self.tell()
             await asyncio.sleep(source.refresh)
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Let who follows know the targets as they are now."""
         self._follow(self.targets())
         left_out = {drop.value: self.dropped[drop] for drop in UNASKED if self.dropped[drop]}
         if left_out and left_out != self._said:

@@ -8,7 +8,7 @@ import os
 import socket
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -70,6 +70,7 @@ class Answer:
 
     body: bytes
     media_type: str
+    status: int = 200
 
 
 class _Names(AbstractResolver):
@@ -116,8 +117,9 @@ async def fetch(
     limits: Limits,
     credentials: Credentials | None = None,
     headers: Mapping[str, str] | None = None,
+    also: Container[int] = (),
 ) -> Answer:
-    """The whole answer, where its status is 200; ScrapeError for anything else."""
+    """The whole answer, where its status is 200 or one of ``also``; ScrapeError for anything else."""
     timeout = aiohttp.ClientTimeout(total=limits.seconds)
     try:
         terms = credentials.terms() if credentials else None
@@ -130,9 +132,9 @@ async def fetch(
             ssl=terms.tls if terms else True,
             server_hostname=terms.server_name if terms else None,
         ) as response:
-            if response.status != 200:
+            if response.status != 200 and response.status not in also:
                 raise ScrapeError(f"the server answers {url} with HTTP {response.status}", Cause.STATUS)
-            return Answer(await _read(response, limits.bytes), response.content_type)
+            return Answer(await _read(response, limits.bytes), response.content_type, response.status)
     except InputError as problem:
         raise ScrapeError(str(problem), Cause.CREDENTIALS) from None
     except asyncio.TimeoutError:
