@@ -43,6 +43,8 @@ PAIRS = (*gen_alerts.PAIRS, "labels", "vllm_pod_labels", "prometheus_labels")
     default=None,
     help="Let the sidecar ask for tokens, from a Secret, in all but metrics and health.  [default: no tokens]",
 )
+@click.option("--storage", metavar="SIZE", help="Claim for the sidecar's database, such as 5Gi.  [default: in its pod]")
+@click.option("--storage-class", help="Storage class of that claim.  [default: the cluster's]")
 @click.option("--vllm-namespace", "vllm_namespaces", multiple=True, help="Where vLLM pods are.  [default: --namespace]")
 @pairs_option("--vllm-pod-label", "vllm_pod_labels", "Label of the vLLM pods.  [default: app.kubernetes.io/name=vllm]")
 @click.option("--vllm-port", help="Name or number of the port that vLLM serves on.  [default: http]")
@@ -73,6 +75,10 @@ def _next_steps(output: Path, config: KubernetesConfig) -> str:
     ]
     if not config.target:
         steps.append("No sidecar: name vLLM servers with --target to have drift watched too")
+    elif not config.storage:
+        steps.append(
+            "The sidecar's database outlives its container and goes with its pod; --storage 5Gi keeps it in a claim"
+        )
     if keys := " and ".join(secret_files(config).values()):
         steps.append(f"The sidecar waits for the Secret {config.keys_of_sidecar} with {keys}")
     return "\n".join(steps)

@@ -34,8 +34,10 @@ vllm:x to vllm_x in the others. A pod is called by its name and namespace, not b
     "servicemonitor": "Scrapes the sidecar: drift, which PromQL cannot tell, comes from there.",
     "serviceaccount": "The sidecar asks nothing of Kubernetes, so it gets no token.",
     "configmap": "What the sidecar is told.",
+    "persistentvolumeclaim": """\
+Where the sidecar's database outlives its pods. Whoever deletes it deletes what was learned, told and seen.""",
     "deployment": """\
-The sidecar: one, because its state is in memory, without any right, and with nothing it could write to.
+The sidecar: one, because two would tell everything twice, without any right, writing to its database alone.
 The image is built by the Dockerfile of the repository; push it where your cluster finds it.""",
     "service": "Where Prometheus finds the sidecar; to look at its page, kubectl port-forward.",
     "networkpolicy": """\

@@ -20,6 +20,9 @@ SIDECAR = "-sidecar"
 LONGEST_LABEL = 63
 """Characters of a DNS label, and so of a namespace, a Service's name and a label's value (RFC 1123)."""
 
+LONGEST_OBJECT_NAME = 253
+"""Characters of most objects' names (a DNS subdomain, RFC 1123)."""
+
 LONGEST_PORT_NAME = 15
 """Characters of a port's name (RFC 6335)."""
 
@@ -30,6 +33,7 @@ _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = rf"({_LABEL}(\.{_LABEL})*/)?[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?"
 _VALUE = r"([A-Za-z0-9]([-\w.]*[A-Za-z0-9])?)?"
 _IMAGE = r"[a-z0-9][\w.:/-]*(:[\w][\w.-]*|@sha256:[0-9a-f]{64})"
+_SIZE = r"[1-9]\d{0,6}(Mi|Gi|Ti)"
 
 OWN_PREFIX = "app.kubernetes.io/"
 """Labels that the selectors of the files themselves rest on."""
@@ -93,6 +97,20 @@ def _image(text: str) -> str:
     return text
 
 
+def _size(text: str) -> str:
+    if not re.fullmatch(_SIZE, text, re.ASCII):
+        raise _refuse("write a size such as 5Gi")
+    return text
+
+
+def _storage_class(text: str) -> str:
+    if len(text) > LONGEST_OBJECT_NAME or not re.fullmatch(rf"{_LABEL}(\.{_LABEL})*", text):
+        raise _refuse(
+            "names of storage classes have lower-case letters, digits, '-' and '.'; see kubectl get storageclass"
+        )
+    return text
+
+
 def _port(value: Any) -> Any:
     """A number is one, whether it was written as one or comes from the command line; YAML's yes and no are none."""
     if isinstance(value, bool):
@@ -133,6 +151,10 @@ class KubernetesConfig(RulesConfig):
     """Whom the sidecar tells of alerts; nobody where Alertmanager does."""
     sidecar_tokens: bool = False
     """Whether the sidecar asks for a token, in all that Prometheus and probes do not read."""
+    storage: Annotated[str, AfterValidator(_size)] | None = None
+    """Size of a claim for the sidecar's database; without one the database is in the pod, and goes with it."""
+    storage_class: Annotated[str, AfterValidator(_storage_class)] | None = None
+    """The claim's storage class; None is the cluster's own choice."""
     vllm_namespaces: tuple[Namespace, ...] = ()
     """Where the vLLM pods are; none: in the namespace of everything else."""
     vllm_pod_labels: Selector = Field(default={"app.kubernetes.io/name": "vllm"})
@@ -152,8 +174,14 @@ class KubernetesConfig(RulesConfig):
 
     @model_validator(mode="after")
     def _has_a_sidecar_where_one_is_spoken_of(self) -> KubernetesConfig:
-        if not self.target and (self.deliver or self.sidecar_config or self.sidecar_tokens):
+        if not self.target and (self.deliver or self.sidecar_config or self.sidecar_tokens or self.storage):
             raise _refuse("without a target there is no sidecar to configure: name the vLLM servers that it watches")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_claim_where_one_is_spoken_of(self) -> KubernetesConfig:
+        if self.storage_class and not self.storage:
+            raise _refuse("a storage class is for a claim: say its size with --storage, such as 5Gi")
         return self
 
     @property

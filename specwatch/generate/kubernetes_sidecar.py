@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from specwatch.collect.targets import parse, parse_all
 from specwatch.config import SidecarConfig, is_loopback, load
 from specwatch.errors import InputError
+from specwatch.generate import kubernetes_storage
 from specwatch.generate.kubernetes_config import Delivery, KubernetesConfig
 from specwatch.generate.kubernetes_objects import Object, identity, kubernetes_object, labels
 from specwatch.generate.yaml_text import to_yaml
@@ -75,9 +76,20 @@ def sidecar_objects(config: KubernetesConfig) -> dict[str, Object]:
     return {
         "serviceaccount": _object("v1", "ServiceAccount", config, {"automountServiceAccountToken": False}),
         "configmap": _object("v1", "ConfigMap", config, {"data": {CONFIG_FILE: text}}),
+        **_claim(config),
         "deployment": _object("apps/v1", "Deployment", config, {"spec": _deployment(config, text)}),
         "service": _object("v1", "Service", config, {"spec": _service(config)}),
         "networkpolicy": _object("networking.k8s.io/v1", "NetworkPolicy", config, {"spec": _network_policy(config)}),
+    }
+
+
+def _claim(config: KubernetesConfig) -> dict[str, Object]:
+    if config.storage is None:
+        return {}
+    return {
+        "persistentvolumeclaim": _object(
+            "v1", "PersistentVolumeClaim", config, {"spec": kubernetes_storage.claim(config)}
+        )
     }
 
 
@@ -94,6 +106,7 @@ def sidecar_text(config: KubernetesConfig) -> str:
     chosen = load(SidecarConfig, config.sidecar_config, flags)
     entries = chosen.model_dump(mode="json", exclude_defaults=True)
     _refuse_paths(entries, config)
+    entries["database"] = str(kubernetes_storage.DATABASE)
     entries.update({entry: str(SECRETS_FOLDER / key) for entry, key in secret_files(config).items()})
     if config.runbook_base:
         entries.setdefault("runbooks_url", config.runbook_base)
@@ -122,6 +135,7 @@ def _refuse_paths(entries: Mapping[str, Any], config: KubernetesConfig) -> None:
     remedies = {entry: f"say --deliver {to.value}, which mounts it" for to, entry in SECRET_ENTRIES.items()}
     remedies |= dict.fromkeys(TOKEN_KEYS, "say --sidecar-tokens, which mounts it")
     remedies["launch_record"] = "say num_speculative_tokens and draft_cost instead"
+    remedies["database"] = "leave it out: it has a volume of its own, which outlives its pod with --storage"
     for entry, remedy in remedies.items():
         if entry in entries:
             raise InputError(f"{entry} in {config.sidecar_config}: the container does not have that file; {remedy}")
@@ -133,7 +147,7 @@ def _object(api_version: str, kind: str, config: KubernetesConfig, content: Mapp
 
 def _deployment(config: KubernetesConfig, text: str) -> dict[str, Any]:
     return {
-        # State is in memory: a second one would learn and deliver on its own, hence never two at a time.
+        # A second one would deliver everything again, and has no business in the database of the first.
         "replicas": 1,
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": identity(config)},
@@ -168,6 +182,7 @@ def _pod(config: KubernetesConfig) -> dict[str, Any]:
 
 def _container(config: KubernetesConfig) -> dict[str, Any]:
     mounts = [{"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True}]
+    mounts.append(kubernetes_storage.mount())
     if secret_files(config):
         mounts.append({"name": "secrets", "mountPath": str(SECRETS_FOLDER), "readOnly": True})
     return {
@@ -175,9 +190,10 @@ def _container(config: KubernetesConfig) -> dict[str, Any]:
         "image": config.image,
         "imagePullPolicy": "IfNotPresent",
         "args": ["sidecar", "--config", str(CONFIG_FOLDER / CONFIG_FILE)],
+        "env": kubernetes_storage.variables(),
         "ports": [{"name": PORT_NAME, "containerPort": PORT}],
         "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5},
-        # A minute: a start on a busy node takes seconds, and killing it loses what it has learnt.
+        # A minute: a start on a busy node takes seconds, and killing it loses its windows.
         "livenessProbe": {**_probe("/healthz"), "periodSeconds": 10, "failureThreshold": 6},
         "resources": {"requests": dict(REQUESTS), "limits": dict(LIMITS)},
         "securityContext": {
@@ -195,7 +211,7 @@ def _probe(path: str) -> dict[str, Any]:
 
 
 def _volumes(config: KubernetesConfig) -> list[dict[str, Any]]:
-    volumes: list[dict[str, Any]] = [{"name": "config", "configMap": {"name": config.sidecar_name}}]
+    volumes = [{"name": "config", "configMap": {"name": config.sidecar_name}}, kubernetes_storage.volume(config)]
     if secret_files(config):
         items = [{"key": key, "path": key} for key in secret_files(config).values()]
         secret = {"secretName": config.keys_of_sidecar, "items": items, "defaultMode": READABLE_BY_GROUP}
