@@ -18,7 +18,7 @@ from specwatch import __version__
 from specwatch.alerting.text import clean
 from specwatch.sidecar import exporter
 from specwatch.sidecar.access import Access
-from specwatch.sidecar.alerts import AlertBook, AlertsView
+from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.changes import Changes
 from specwatch.sidecar.guard import Guard
 from specwatch.sidecar.history import History
@@ -39,6 +39,7 @@ from specwatch.sidecar.routes import (
     targets,
     thresholds,
 )
+from specwatch.sidecar.routes import alerts as alert_routes
 from specwatch.sidecar.server_board import ServerBoard
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.store.database import Database
@@ -134,9 +135,10 @@ def create_app(
     )
     refused: Counter[str] = Counter()
     app.add_middleware(Guard, access=access or Access(), local_only=local_only, refused=refused, public_url=public_url)
-    _add_api(app, service, alerts)
+    _add_catalogue(app)
     _add_references(app, references)
     app.add_exception_handler(RequestValidationError, _what_is_wrong)
+    app.include_router(alert_routes.router(alerts))
     app.include_router(silences.router(alerts))
     app.include_router(alertmanager.router(alerts))
     board = ServerBoard(service)
@@ -162,16 +164,11 @@ async def _what_is_wrong(_: Request, problem: Exception) -> Response:
     return JSONResponse({"detail": lines}, 422)
 
 
-def _add_api(app: FastAPI, service: Service, alerts: AlertBook) -> None:
+def _add_catalogue(app: FastAPI) -> None:
     @app.get("/api/v1/catalogue")
     async def read_catalogue() -> list[SignalEntry]:
         """What the signals mean."""
         return [SignalEntry(s.name, s.metric, s.unit.value, s.title, s.help) for s in signals()]
-
-    @app.get("/api/v1/alerts")
-    async def read_alerts() -> AlertsView:
-        """Alerts that are pending or firing, those resolved lately, and what was delivered where."""
-        return alerts.view()
 
 
 def _add_references(app: FastAPI, references: References) -> None:

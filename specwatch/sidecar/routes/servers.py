@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from specwatch import __version__
+from specwatch.sidecar.routes.tagged import tag
 from specwatch.sidecar.server_board import ServerBoard, ServerLine
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.views import TargetView
@@ -43,30 +44,21 @@ def router(service: Service, board: ServerBoard) -> APIRouter:
     async def read_servers(request: Request, response: Response) -> ServersView:
         """Every server in short: what a list of them shows, over the headline window."""
         lines = await board.lines()
-        _tag(request, response, f"{life}-{board.revision}")
+        tag(request, response, f"{life}-{board.revision}")
         return ServersView(board.at, __version__, service.settings.interval, lines)
 
     @routes.get("/signals")
     async def read_signals(request: Request, response: Response, target: str | None = None) -> SignalsView:
         """Every target, or one: state, signals by window, drift, findings. Nothing is new before the next scrape."""
         if target is None:
-            _tag(request, response, f"{life}-{board.scrapes}")
+            tag(request, response, f"{life}-{board.scrapes}")
             return SignalsView(service.clock.now(), __version__, service.views())
         watch = service.watches.get(target)
         if watch is None:
             raise HTTPException(404, detail="no target of that name")
         await board.lines()
-        _tag(request, response, f"{life}-{service.tallies[target].scrapes}-{board.revision}")
+        tag(request, response, f"{life}-{service.tallies[target].scrapes}-{board.revision}")
         now = service.clock.now()
         return SignalsView(now, __version__, [watch.view(now, board.findings(target))])
 
     return routes
-
-
-def _tag(request: Request, response: Response, tag: str) -> None:
-    """Mark the answer, or end with 304 where the asker has it. Weak: a later moment gives other last digits."""
-    mark = f'W/"{tag}"'
-    response.headers["ETag"] = mark
-    known = request.headers.get("if-none-match", "")
-    if mark in (each.strip() for each in known.split(",")):
-        raise HTTPException(304, headers={"ETag": mark})
