@@ -52,28 +52,38 @@ def _headers(client: HttpClient) -> dict[str, str]:
     return {}
 
 
-def _context(tls: TlsConfig) -> ssl.SSLContext | bool:
-    if tls == TlsConfig(server_name=tls.server_name):
-        return True
-    context = _trusting(tls.ca_file)
-    if tls.insecure_skip_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if tls.cert_file:
+def client_context(
+    ca_file: Path | None,
+    cert_file: Path | None,
+    key_file: Path | None,
+    called: tuple[str, str, str] = ("ca_file", "cert_file", "key_file"),
+) -> ssl.SSLContext:
+    """Whom to trust and who we are; InputError where the files, which the user knows as ``called``, are no use.
+
+    Without a CA, the system's authorities are trusted.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except OSError as problem:
+        raise InputError(f"{called[0]} {ca_file}: no certificates in it: {_reason(problem)}") from None
+    if cert_file:
         try:
             # The empty password: else a locked key would ask for one at the terminal, and wait.
             context.load_cert_chain(tls.cert_file, tls.key_file, password="")
         except OSError as problem:
-            both = f"cert_file {tls.cert_file}, key_file {tls.key_file}"
+            both = f"{called[1]} {cert_file}" + (f", {called[2]} {key_file}" if key_file else "")
             raise InputError(f"{both}: no certificate and its key without a password: {_reason(problem)}") from None
     return context
 
 
-def _trusting(file: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=file)
-    except OSError as problem:
-        raise InputError(f"ca_file {file}: no certificates in it: {_reason(problem)}") from None
+def _context(tls: TlsConfig) -> ssl.SSLContext | bool:
+    if tls == TlsConfig(server_name=tls.server_name):
+        return True
+    context = client_context(tls.ca_file, tls.cert_file, tls.key_file)
+    if tls.insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _reason(problem: OSError) -> str:

@@ -140,7 +140,7 @@ async def fetch(
     except asyncio.TimeoutError:
         raise ScrapeError(f"no complete answer within {limits.seconds:g} s", Cause.TIMEOUT) from None
     except aiohttp.ClientConnectorError as problem:
-        raise ScrapeError(f"no connection: {_reason(problem)}") from None
+        raise ScrapeError(f"no connection: {connection_failure(problem)}") from None
     except aiohttp.ClientPayloadError:
         raise ScrapeError("the connection ended in the middle of the page") from None
     except aiohttp.ServerDisconnectedError:
@@ -151,7 +151,7 @@ async def fetch(
         raise ScrapeError(f"the request failed: {type(problem).__name__}") from None
 
 
-def _reason(problem: aiohttp.ClientConnectorError) -> str:
+def connection_failure(problem: aiohttp.ClientConnectorError) -> str:
     """Why there is no connection, in a few words; certificate errors carry no system error."""
     cause = getattr(problem, "os_error", None)
     if isinstance(cause, ssl.SSLCertVerificationError):

@@ -15,9 +15,12 @@ import aiohttp
 
 from specwatch import __version__
 from specwatch.alerting.text import clean, cut
+from specwatch.collect.credentials import Credentials, Terms
+from specwatch.collect.http import connection_failure
 from specwatch.collect.scraper import Limits, ScrapeError, scrape, server_release
 from specwatch.collect.targets import Target
 from specwatch.errors import InputError
+from specwatch.measure.connections import connections
 from specwatch.measure.losslessness import Scored
 from specwatch.vllm.metrics import Snapshot
 
@@ -79,8 +82,15 @@ class Server:
     """
 
     def __init__(
-        self, target: Target, model: str | None = None, token: str | None = None, seconds: float = 120.0
+        self,
+        target: Target,
+        model: str | None = None,
+        token: str | None = None,
+        seconds: float = 120.0,
+        credentials: Credentials | None = None,
+        key_option: str = "--token-file",
     ) -> None:
+        """``credentials`` are how its page is scraped; ``token`` takes the place of theirs where text is asked for."""
         self.target = target
         self.model = model or ""
         self.release: str | None = None
@@ -89,18 +99,21 @@ class Server:
         """Log-probabilities listed a token; None before the first score."""
         self._whole = False
         self._one_asks = asyncio.Lock()
-        self._headers = {"User-Agent": f"specwatch/{__version__}"}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+        self._token = {"Authorization": f"Bearer {token}"} if token else {}
+        self._key_option = key_option
+        self._credentials = credentials
         self._timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=10.0)
 
     async def __aenter__(self) -> Server:
         """Connect, and find the model."""
         self._session = aiohttp.ClientSession(
-            headers=self._headers, timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar()
+            headers={"User-Agent": f"specwatch/{__version__}", **self._token},
+            timeout=self._timeout,
+            connector=connections(),
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
         try:
-            self.release = await server_release(self._session, self.target)
+            self.release = await server_release(self._session, self.target, credentials=self._credentials)
             await self._find_model()
         except BaseException:
             await self._session.close()
@@ -121,7 +134,7 @@ class Server:
     async def page(self) -> Snapshot | None:
         """The metrics page, or None where there is none to read."""
         try:
-            return await scrape(self._session, self.target, Limits())
+            return await scrape(self._session, self.target, Limits(), self._credentials)
         except ScrapeError:
             return None
 
@@ -230,13 +243,20 @@ class Server:
         return choice
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        terms = self._credentials.terms() if self._credentials else Terms()
         try:
             async with self._session.request(
-                method, self.target.server + path, json=body, allow_redirects=False
+                method,
+                self.target.server + path,
+                json=body,
+                allow_redirects=False,
+                headers={**terms.headers, **self._token},
+                ssl=terms.tls,
+                server_hostname=terms.server_name,
             ) as response:
                 raw = await self._read(response)
                 if response.status in (401, 403):
-                    raise self._problem("wants an API key: put it into a file and name that with --token-file")
+                    raise self._problem(f"wants an API key: put it into a file and name that with {self._key_option}")
                 if response.status != 200:
                     raise _Refused(response.status, _reason(response.status, raw))
                 return json.loads(raw)
@@ -272,6 +292,8 @@ def _reason(status: int, raw: bytes) -> str:
 
 def _words(problem: Exception) -> str:
     """A connection's failure without Python's decoration."""
+    if isinstance(problem, aiohttp.ClientConnectorError):
+        return connection_failure(problem)
     if isinstance(problem, aiohttp.ServerDisconnectedError):
         return "it closed the connection without an answer"
     return cut(clean(str(problem) or type(problem).__name__), SHOWN)

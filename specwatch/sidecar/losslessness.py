@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from specwatch.alerting.text import clean, cut
+from specwatch.collect.credentials import Credentials
 from specwatch.collect.targets import Target
 from specwatch.config import SidecarConfig
 from specwatch.errors import InputError
@@ -29,6 +30,9 @@ from specwatch.measure.verify_asking import Server
 from specwatch.vllm.secrets import read_secret
 
 log = logging.getLogger(__name__)
+
+Asking = Callable[[], Credentials | None]
+"""Tells how a target is asked now: a reload may change it."""
 
 ERROR_RATE = 1e-4
 """Of a conclusion. With one check an hour, and at least one check a conclusion, a lossless server is called distorted
@@ -122,15 +126,18 @@ class LosslessnessChecks:
         """Let go of what is known of a target."""
         self.states.pop(target, None)
 
-    async def keep_checking(self, target: Target) -> None:
-        """Check a target until cancelled; several take their turns spread over the interval."""
+    async def keep_checking(self, target: Target, credentials: Asking = lambda: None) -> None:
+        """Check a target until cancelled; several take their turns spread over the interval.
+
+        ``credentials`` tells before each check how the target is scraped.
+        """
         await asyncio.sleep(self._settings.every * _phase(target.name))
         while True:
             async with self._one_check:
-                await self.check(target)
+                await self.check(target, credentials())
             await asyncio.sleep(self._settings.every)
 
-    async def check(self, target: Target) -> None:
+    async def check(self, target: Target, credentials: Credentials | None = None) -> None:
         """One check of one target; what prevents it is counted, and logged when it begins or changes."""
         name = target.name
         if name not in self.states:
@@ -139,7 +146,7 @@ class LosslessnessChecks:
         before = state.problem
         state.checks += 1
         try:
-            await self._ask(target, state)
+            await self._ask(target, state, credentials)
             state.problem = None
         except InputError as problem:
             state.problem = cut(clean(str(problem)), 300)
@@ -150,8 +157,15 @@ class LosslessnessChecks:
         if state.problem and state.problem != before:
             log.warning("%r: losslessness not checked: %s", name, state.problem, extra={"target": name})
 
-    async def _ask(self, target: Target, state: TargetState) -> None:
-        async with Server(target, token=self._settings.api_key, seconds=REQUEST_SECONDS) as server:
+    async def _ask(self, target: Target, state: TargetState, credentials: Credentials | None) -> None:
+        asking = Server(
+            target,
+            token=self._settings.api_key,
+            seconds=REQUEST_SECONDS,
+            credentials=credentials,
+            key_option="--verify-token-file",
+        )
+        async with asking as server:
             for temperature in self._settings.temperatures:
                 await self._test(server, state, state.temperatures[temperature], target.name)
 

@@ -16,6 +16,7 @@ import aiohttp
 from specwatch.alerting.evaluation import NO_DATA_SECONDS
 from specwatch.collect.discovery import Discovery
 from specwatch.collect.http import Cause
+from specwatch.collect.credentials import Credentials
 from specwatch.collect.scraper import Limits, ScrapeError, http_session, scrape, server_release
 from specwatch.collect.targets import Target
 from specwatch.sidecar.launched import Launched
@@ -255,7 +256,8 @@ class Service:
             task.cancel()
 
     async def _keep_looking(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
-        checks = [self.losslessness.keep_checking(watch.target)] if self.losslessness else []
+        checking = self.losslessness
+        checks = [checking.keep_checking(watch.target, lambda: self._credentials(watch))] if checking else []
         await asyncio.gather(self._keep_scraping(session, watch), *checks)
 
     async def _keep_scraping(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
@@ -284,6 +286,10 @@ class Service:
             watch.failed(str(problem))
             self.causes[problem.cause] += 1
         except Exception as problem:
+    def _credentials(self, watch: TargetWatch) -> Credentials | None:
+        """How a target is asked, whatever for."""
+        return self.discovery.credentials(watch.target) if self.discovery else None
+
             self.causes[Cause.DEFECT] += 1
             # A page that trips over a defect of ours must not end the watch over this target, nor over any other.
             watch.failed(f"specwatch itself failed at this page ({type(problem).__name__})")
