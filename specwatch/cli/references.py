@@ -7,7 +7,6 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -17,6 +16,7 @@ from rich.table import Table
 from specwatch.alerting.text import clean
 from specwatch.cli import sidecar_client
 from specwatch.cli.sidecar_client import SidecarClient
+from specwatch.cli.sidecar_options import Identity, identity_options
 
 Answer = TypeVar("Answer")
 
@@ -28,13 +28,13 @@ class Sidecar:
     """Whom to ask, and with what right."""
 
     address: str
-    token_file: Path | None
+    identity: Identity
 
     def ask(self, question: Callable[[SidecarClient], Awaitable[Answer]]) -> Answer:
         """What it answers to one question."""
 
         async def ask() -> Answer:
-            async with sidecar_client.sidecar(self.address, self.token_file) as client:
+            async with sidecar_client.sidecar(self.address, self.identity) as client:
                 return await question(client)
 
         return asyncio.run(ask())
@@ -42,15 +42,15 @@ class Sidecar:
 
 @click.group("references", context_settings={"show_default": True})
 @click.option("--sidecar", default=sidecar_client.ADDRESS, metavar="URL", help="The sidecar's address.")
-@click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="File holding a token for it.")
+@identity_options
 @click.pass_context
-def command(context: click.Context, sidecar: str, token_file: Path | None) -> None:
+def command(context: click.Context, sidecar: str, identity: Identity) -> None:
     """List the acceptance rates that a sidecar takes as normal, freeze them, or have them learned anew.
 
     A normal is learned by itself and starts over when K, method or release changes. Freeze one before a change that
     must not be taken as the new normal; relearn one after a change that was meant.
     """
-    context.obj = Sidecar(sidecar, token_file)
+    context.obj = Sidecar(sidecar, identity)
 
 
 @command.command("list")

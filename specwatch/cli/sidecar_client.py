@@ -6,10 +6,10 @@ import asyncio
 import json
 import os
 import re
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -18,12 +18,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from specwatch import __version__
 from specwatch.alerting.text import clean, cut
+from specwatch.cli.sidecar_options import NOBODY, Identity
 from specwatch.collect.scraper import http_session, server_release
 from specwatch.collect.targets import Target
 from specwatch.errors import InputError, SpecwatchError
 from specwatch.sidecar.views import TargetView
 from specwatch.signals.catalogue import signals
-from specwatch.vllm.secrets import read_secret
 
 ADDRESS = "http://127.0.0.1:9108"
 """Where ``specwatch sidecar`` serves by default."""
@@ -44,7 +44,12 @@ WINDOW = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]")
 
 START_ONE = "specwatch sidecar says at its start where it serves"
 
-TRUST_IT = "the variable SSL_CERT_FILE names a file with the authority that signed it"
+TRUST_IT = "--cacert names the file of the authority that signed it"
+
+SHOW_ONE = "name one that its authority signed with --cert and --key"
+
+OBJECTION = re.compile(r"_ALERT_(\w*CERTIFICATE\w*|UNKNOWN_CA|HANDSHAKE_FAILURE)")
+"""What OpenSSL calls it when the other side wants another certificate of ours, or one at all."""
 
 Answered = TypeVar("Answered")
 
@@ -139,20 +144,31 @@ def read_address(text: str) -> str:
 
 
 @asynccontextmanager
-async def sidecar(address: str, token_file: Path | None = None) -> AsyncIterator[SidecarClient]:
-    """A client that keeps its connection; InputError where the address or the token's file cannot be used."""
-    token = read_secret(token_file, "--token-file") if token_file else None
-    async with http_session() as session:
-        yield SidecarClient(session, read_address(address), token)
+async def sidecar(address: str, identity: Identity = NOBODY) -> AsyncIterator[SidecarClient]:
+    """A client that keeps its connection; InputError where the address or a file of the identity cannot be used."""
+    url, tls = read_address(address), identity.tls()
+    if tls is not True and url.startswith("http:"):
+        raise InputError(
+            f"{url}: without TLS there are no certificates; write https://, or leave --cacert and --cert out"
+        )
+    async with http_session(identity.headers()) as session:
+        yield SidecarClient(session, url, identity, tls)
 
 
 class SidecarClient:
     """Asks one sidecar. NoSidecar where there is no answer that can be used."""
 
-    def __init__(self, session: aiohttp.ClientSession, address: str, token: str | None = None) -> None:
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        address: str,
+        identity: Identity = NOBODY,
+        tls: ssl.SSLContext | bool = True,
+    ) -> None:
         self.address = address
         self._session = session
-        self._token = token
+        self._identity = identity
+        self._tls = tls
 
     async def signals(self) -> SignalsAnswer:
         """Every target now."""
@@ -184,13 +200,13 @@ class SidecarClient:
         return json.loads(answer.body)
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Answer:
-        headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
+        headers = {"Accept": "application/json"}
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
         url = f"{self.address}/api/v1/{path}"
         try:
             # A redirect is not followed: it would carry the token elsewhere.
             async with self._session.request(
-                method, url, json=body, headers=headers, timeout=timeout, allow_redirects=False
+                method, url, json=body, headers=headers, timeout=timeout, allow_redirects=False, ssl=self._tls
             ) as response:
                 content = await self._body(response)
                 return _Answer(response.status, response.content_type == "application/json", content)
@@ -201,6 +217,9 @@ class SidecarClient:
             reason = f"its certificate is not trusted ({why})"
             raise NoSidecar(self.address, reason, TRUST_IT) from None
         except (aiohttp.ClientError, OSError, ValueError) as problem:
+            if OBJECTION.search(str(problem)):
+                what = "does not take our certificate" if self._identity.cert else "asks for a certificate of ours"
+                raise NoSidecar(self.address, f"it {what}", SHOW_ONE) from None
             raise NoSidecar(self.address, f"no sidecar answers there ({_why(problem)})") from None
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
@@ -214,7 +233,7 @@ class SidecarClient:
     async def _another(self, answer: _Answer) -> NoSidecar:
         """Why an answer is none of a sidecar that lets us read."""
         if answer.status in (401, 403):
-            if self._token:
+            if self._identity.token_file:
                 remedy = "name the file of one that may do this with --token-file"
                 return NoSidecar(self.address, f"the sidecar does not take this token (HTTP {answer.status})", remedy)
             remedy = "name the file that holds one with --token-file"

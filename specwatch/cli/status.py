@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import click
@@ -49,7 +48,7 @@ LONGEST_REMARK = 400
     "--for", "seconds", callback=duration, default="10s", metavar="DURATION", help="With --target: how long to scrape."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-def command(url: str | None, target: tuple[str, ...], token_file: Path | None, seconds: float, as_json: bool) -> None:
+def command(asked: Asked, seconds: float, as_json: bool) -> None:
     """Say how every server stands, as the sidecar at URL sees it: one line a server, the worst first.
 
     URL is http://127.0.0.1:9108 unless given. With --target, servers are scraped from here instead, for a few seconds,
@@ -59,7 +58,6 @@ def command(url: str | None, target: tuple[str, ...], token_file: Path | None, s
     alert pages; 4 worth a look: drifted, not drafting, an alert or a problem; 2 usage; 3 no sidecar to read.
     """
     console = Console(highlight=False, soft_wrap=True)
-    asked = Asked.of(url, target, token_file)
     try:
         look = asyncio.run(_look(asked, seconds, None if as_json else console))
     except KeyboardInterrupt:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ import click
 
 from specwatch.cli import sidecar_client
 from specwatch.cli.sidecar_client import Alert, NoSidecar, SidecarClient, sidecar
+from specwatch.cli.sidecar_options import NOBODY, Identity, identity_options
 from specwatch.collect.targets import Target, parse_all
 from specwatch.errors import InputError
 from specwatch.sidecar.service import Service, ServiceSettings
@@ -60,15 +61,17 @@ class Asked:
 
     url: str | None
     targets: tuple[str, ...]
-    token_file: Path | None
+    identity: Identity = NOBODY
 
     @classmethod
-    def of(cls, url: str | None, targets: Sequence[str], token_file: Path | None) -> Asked:
+    def of(cls, url: str | None, targets: Sequence[str], identity: Identity) -> Asked:
         """InputError where the words contradict each other."""
-        if targets and not (url is None and token_file is None):
-            both = "--token-file" if url is None else url
-            raise InputError(f"{both} and --target: ask a sidecar or scrape servers from here, not both at once")
-        return cls(url, tuple(targets), token_file)
+        of_a_sidecar = [*([] if url is None else [url]), *identity.options]
+        if targets and of_a_sidecar:
+            raise InputError(
+                f"{of_a_sidecar[0]} and --target: ask a sidecar or scrape servers from here, not both at once"
+            )
+        return cls(url, tuple(targets), identity)
 
     @asynccontextmanager
     async def source(self, watch: WatchSettings | None = None) -> AsyncIterator[Source]:
@@ -78,19 +81,24 @@ class Asked:
                 yield scrapes
         else:
             address = sidecar_client.ADDRESS if self.url is None else self.url
-            async with sidecar(address, self.token_file) as client:
+            async with sidecar(address, self.identity) as client:
                 yield FromSidecar(client)
 
 
 def source_options(command: Command) -> Command:
-    """URL, ``--target`` and ``--token-file``, for a command that reads an ``Asked``."""
+    """URL, ``--target`` and who asks, for a command that takes what is ``asked``."""
+
+    @functools.wraps(command)
+    def asking(*args: Any, url: str | None, target: tuple[str, ...], identity: Identity, **options: Any) -> Any:
+        return command(*args, asked=Asked.of(url, target, identity), **options)
+
+    with_options: Any = identity_options(asking)
     for option in (
-        click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="File with its token."),
         click.option("--target", multiple=True, metavar="[NAME=]URL", help="vLLM server to scrape instead; repeat."),
         click.argument("url", required=False),
     ):
-        command = option(command)
-    return command
+        with_options = option(with_options)
+    return with_options  # type: ignore[no-any-return]
 
 
 class FromSidecar:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import click
 from rich.console import Console, Group
@@ -47,13 +46,12 @@ AGEING = 1.0
 @click.option(
     "--interval", type=click.FloatRange(0.5, 60), default=2.0, metavar="SECONDS", help="Time between two looks."
 )
-def command(url: str | None, target: tuple[str, ...], token_file: Path | None, interval: float) -> None:
+def command(asked: Asked, interval: float) -> None:
     """Show how every server stands, as the sidecar at URL sees it, on one screen and live.
 
     URL is http://127.0.0.1:9108 unless given. With --target, servers are scraped from here instead and no sidecar is
     needed. The keys are shown at the bottom; when the sidecar is gone, the last figures stay and say how old they are.
     """
-    asked = Asked.of(url, target, token_file)
     console = Console(highlight=False)
     if not (sys.stdin.isatty() and console.is_terminal) or console.is_dumb_terminal:
         raise InputError(

@@ -69,7 +69,7 @@ def client_context(
     if cert_file:
         try:
             # The empty password: else a locked key would ask for one at the terminal, and wait.
-            context.load_cert_chain(tls.cert_file, tls.key_file, password="")
+            context.load_cert_chain(cert_file, key_file, password="")
         except OSError as problem:
             both = f"{called[1]} {cert_file}" + (f", {called[2]} {key_file}" if key_file else "")
             raise InputError(f"{both}: no certificate and its key without a password: {_reason(problem)}") from None
