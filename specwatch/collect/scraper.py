@@ -11,7 +11,7 @@ import aiohttp
 from specwatch.collect.credentials import Credentials
 from specwatch.collect.http import Cause, Limits, ScrapeError, fetch, http_session
 from specwatch.collect.targets import Target
-from specwatch.vllm.metrics import PageError, PageTooLarge, Snapshot, read_page
+from specwatch.vllm.metrics import PageError, PageReader, PageTooLarge, Snapshot, read_page
 
 __all__ = ["TEXT_FORMAT", "Limits", "ScrapeError", "http_session", "scrape", "server_release"]
 
@@ -28,12 +28,13 @@ async def scrape(
     target: Target,
     limits: Limits | None = None,
     credentials: Credentials | None = None,
+    reader: PageReader | None = None,
 ) -> Snapshot:
-    """Fetch and read one page; ScrapeError when that is not possible."""
+    """Fetch and read one page; ScrapeError when that is not possible. A ``reader`` is quicker from its second on."""
     answer = await fetch(session, target.url, limits or Limits(), credentials, {"Accept": TEXT_FORMAT})
     try:
-        page = answer.body.decode("utf-8")
-        return read_page(page) if len(page) <= SMALL_PAGE else await asyncio.to_thread(read_page, page)
+        page, read = answer.body.decode("utf-8"), reader.read if reader else read_page
+        return read(page) if len(page) <= SMALL_PAGE else await asyncio.to_thread(read, page)
     except UnicodeDecodeError:
         raise ScrapeError("the page is not text", Cause.PAGE) from None
     except PageTooLarge as problem:

@@ -18,6 +18,8 @@ class Pool:
         self._settings = settings
         self._last: float | None = None
         self._regimes: dict[str, str] = {}
+        self._regime = ""
+        """All of them, as long as they stay."""
 
     def take(self, member: str, at: float, step: Increments, regime: str) -> None:
         """Add what one member did up to ``at``; members' scrapes interleave, and time counts once.
@@ -25,7 +27,9 @@ class Pool:
         The pool's regime is the set of its members' regimes: scaling out with more of the same is no change, the first
         server of a new release is.
         """
-        self._regimes[member] = regime
+        if self._regimes.get(member) != regime:
+            self._regimes[member] = regime
+            self._unite()
         elapsed = step.seconds if self._last is None else max(0.0, at - self._last)
         self._last = at if self._last is None else max(self._last, at)
         self.detector.update(
@@ -34,7 +38,7 @@ class Pool:
             drafts=step.counts[Counter.DRAFTS],
             draft_tokens=step.counts[Counter.DRAFT_TOKENS],
             accepted=step.counts[Counter.ACCEPTED_TOKENS],
-            regime=" | ".join(sorted(set(self._regimes.values()))),
+            regime=self._regime,
         )
 
     def restore(self, state: Any) -> None:
@@ -44,6 +48,10 @@ class Pool:
     def leave(self, member: str) -> None:
         """Forget a member."""
         self._regimes.pop(member, None)
+        self._unite()
+
+    def _unite(self) -> None:
+        self._regime = " | ".join(sorted(set(self._regimes.values())))
 
     @property
     def empty(self) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 
 from specwatch.signals.correction import delivered_rate, length_without_dummies, rate_without_dummies, truncated_share
 from specwatch.signals.dispersion import Quantity
@@ -61,9 +61,16 @@ class Signal:
         return f"specwatch_{self.name}_{self.unit.value}"
 
 
+@lru_cache(maxsize=16)
 def signals(cost: DraftCost = ASSUMED) -> tuple[Signal, ...]:
     """All signals, the estimated speedup at this draft cost."""
     return (*_ACCEPTANCE, *_BOUNDS, *_CORRECTIONS, _speedup(cost), *_SERVING)
+
+
+@lru_cache(maxsize=16)
+def by_name(cost: DraftCost = ASSUMED) -> Mapping[str, Signal]:
+    """The same by their names."""
+    return {entry.name: entry for entry in signals(cost)}
 
 
 _ACCEPTANCE = (
@@ -296,6 +303,26 @@ Value = float | tuple[float | None, ...] | None
 """A signal's value: a number, one a position, or None without enough to say."""
 
 
+class LazyValues(Mapping[str, Value]):
+    """Every signal over one window, by name, each worked out when somebody first asks for it."""
+
+    def __init__(self, catalogue: Mapping[str, Signal], engines: Sequence[Increments]) -> None:
+        self._catalogue = catalogue
+        self._engines = engines
+        self._known: dict[str, Value] = {}
+
+    def __getitem__(self, name: str) -> Value:
+        if name not in self._known:
+            self._known[name] = self._catalogue[name].formula.over(self._engines)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._catalogue)
+
+    def __len__(self) -> int:
+        return len(self._catalogue)
+
+
 def evaluate(catalogue: Sequence[Signal], engines: Sequence[Increments]) -> dict[str, Value]:
     """Every signal over these engines, by name."""
     return {signal.name: signal.formula.over(engines) for signal in catalogue}
@@ -303,7 +330,4 @@ def evaluate(catalogue: Sequence[Signal], engines: Sequence[Increments]) -> dict
 
 def signal(name: str) -> Signal:
     """The signal of that name, at the assumed draft cost; KeyError for an unknown one."""
-    return _BY_NAME[name]
-
-
-_BY_NAME = {entry.name: entry for entry in signals()}
+    return by_name()[name]

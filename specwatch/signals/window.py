@@ -17,8 +17,8 @@ from specwatch.signals.dispersion import Dispersion, Spread
 from specwatch.vllm.metrics import Counter, EngineSnapshot
 
 LONGEST_STRETCH = 2.0
-"""A window in which scrapes are missing reaches back to the last point before it. Where that makes it more
-than this many times longer than asked for, it would speak of another time: there is no value then."""
+"""A window in which scrapes are missing reaches back to the last point before it. Where that makes it more than this many
+times longer than asked for, it would speak of another time: then it begins when there were scrapes again."""
 
 JUMP_BACK = 0.5
 """A counter that falls but keeps more than this share of its value was corrected, not restarted: to get back
@@ -107,14 +107,16 @@ class Ledger:
     def over(self, seconds: float, now: float) -> Increments | None:
         """Increments over the last ``seconds`` before ``now``, or over what is known of them.
 
-        None with fewer than two points, with no point inside the window, or when missing scrapes would stretch
-        the window beyond LONGEST_STRETCH.
+        None with fewer than two points, or with no point inside the window. Where missing scrapes would stretch the
+        window beyond LONGEST_STRETCH, it begins with the first point inside.
         """
         times = self._times
         if len(times) < 2 or times[-1] <= now - seconds:
             return None
         first = max(bisect_right(times, now - seconds) - 1, 0)
-        if first == len(times) - 1 or times[-1] - times[first] > seconds * LONGEST_STRETCH:
+        if times[-1] - times[first] > seconds * LONGEST_STRETCH:
+            first += 1
+        if first >= len(times) - 1:
             return None
         return self._between(first, -1)
 
@@ -257,6 +259,8 @@ def add_up(parts: Iterable[Increments]) -> Increments:
     members = list(parts)
     if not members:
         return Increments(seconds=0.0)
+    if len(members) == 1:
+        return replace(members[0], spread=None)
     shared = set.intersection(*(set(member.counts) for member in members))
     positions = max(len(member.accepted_per_position) for member in members)
     return Increments(
