@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import re
@@ -217,9 +218,9 @@ class SidecarClient:
             reason = f"its certificate is not trusted ({why})"
             raise NoSidecar(self.address, reason, TRUST_IT) from None
         except (aiohttp.ClientError, OSError, ValueError) as problem:
-            if OBJECTION.search(str(problem)):
-                what = "does not take our certificate" if self._identity.cert else "asks for a certificate of ours"
-                raise NoSidecar(self.address, f"it {what}", SHOW_ONE) from None
+            if self.address.startswith("https:") and _is_refusal(problem):
+                taken = "does not take our certificate" if self._identity.cert else "may ask for a certificate of ours"
+                raise NoSidecar(self.address, f"it ends the connection, so it {taken}", SHOW_ONE) from None
             raise NoSidecar(self.address, f"no sidecar answers there ({_why(problem)})") from None
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
@@ -285,8 +286,16 @@ def _version(body: bytes) -> str | None:
     return cut(clean(str(told.get("version", "unknown"))), LONGEST_VERSION)
 
 
+def _is_refusal(problem: Exception) -> bool:
+    """Whether the other side wants no part of us. In TLS 1.3 it says so after the handshake, or only closes."""
+    is_cut_off = getattr(problem, "errno", None) in (errno.ECONNRESET, errno.EPIPE)
+    return is_cut_off or isinstance(problem, aiohttp.ServerDisconnectedError) or bool(OBJECTION.search(str(problem)))
+
+
 def _why(problem: Exception) -> str:
     """The system's own words for a failed connection, else what kind of failure it is."""
+    if isinstance(problem, aiohttp.ServerDisconnectedError):
+        return "it closed the connection without an answer"
     cause = getattr(problem, "os_error", problem)
     number = getattr(cause, "errno", None)
     return os.strerror(number).lower() if isinstance(number, int) and number > 0 else type(cause).__name__

@@ -88,4 +88,6 @@ def _context(tls: TlsConfig) -> ssl.SSLContext | bool:
 
 def _reason(problem: OSError) -> str:
     """OpenSSL's reason, or the system's; both of a few words and without the file's content."""
-    return getattr(problem, "reason", None) or (problem.strerror or type(problem).__name__).lower()
+    if isinstance(problem, ssl.SSLError):
+        return problem.reason or "OpenSSL finds none"
+    return (problem.strerror or type(problem).__name__).lower()

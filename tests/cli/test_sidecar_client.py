@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from aiohttp import web
+from click.testing import CliRunner
 
 from specwatch import __version__
-from specwatch.cli import sidecar_client
+from specwatch.cli import sidecar_client, specwatch
 from specwatch.cli.sidecar_client import NoSidecar, read_address, sidecar
 from specwatch.cli.sidecar_options import NOBODY, Identity
 from specwatch.errors import InputError
 from specwatch.lab.fleet import Fleet
 from specwatch.lab.simulator import SimulatedServer
 from tests.support.http import Handler, answering, serving
+from tests.support.sidecars import AWAY
+from tests.support.sidecars import sidecar as running
 from tools.rehearsal import rehearsing
 
+PEMS = Path(__file__).parents[1] / "fixtures" / "tls"
 SIGNALS, ALERTS = "/api/v1/signals", "/api/v1/alerts"
 
 
@@ -142,6 +148,49 @@ async def test_a_token_is_sent_and_asked_for_by_the_option(tmp_path):
     assert "the sidecar asks for a token (HTTP 401); name the file that holds one with --token-file" in without
     assert "the sidecar does not take this token (HTTP 403)" in wrong
     assert "s3cret" not in wrong
+
+
+async def test_a_sidecar_that_asks_for_certificates_answers_who_shows_one_of_its_authority():
+    server = ("--tls-cert-file", str(PEMS / "server.pem"), "--tls-key-file", str(PEMS / "server.key"))
+    trusting = Identity(cacert=PEMS / "authority.pem")
+    async with running(*AWAY, *server, "--client-ca-file", str(PEMS / "authority.pem")) as it:
+        known = replace(trusting, cert=PEMS / "client.pem", key=PEMS / "client.key")
+        async with sidecar(it.url, known) as client:
+            assert [view.target.name for view in (await client.signals()).targets] == ["127.0.0.1:1"]
+        assert "its certificate is not trusted" in await refusal(it.url)
+        assert "may ask for a certificate of ours; name one" in await refusal(it.url, trusting)
+        strange = replace(trusting, cert=PEMS / "stranger.pem", key=PEMS / "stranger.key")
+        assert "does not take our certificate" in await refusal(it.url, strange)
+
+
+@pytest.mark.parametrize(
+    ("identity", "said"),
+    [
+        (Identity(key=PEMS / "client.key"), "--key: give the certificate"),
+        (Identity(cert=PEMS / "client.pem"), "--cert .*client.pem: no certificate and its key"),
+        (Identity(cert=PEMS / "locked.pem", key=PEMS / "locked.key"), "--key .*locked.key: .*without a password"),
+        (Identity(cacert=PEMS), "--cacert .*: no certificates in it: is a directory"),
+        (Identity(cacert=PEMS / "nowhere.pem"), "--cacert .*nowhere.pem: no certificates in it: no such file"),
+        (Identity(cacert=PEMS / "client.key"), "--cacert .*client.key: no certificates in it"),
+    ],
+)
+async def test_certificates_that_cannot_be_used_are_named_with_their_option(identity, said):
+    with pytest.raises(InputError, match=said):
+        async with sidecar("https://127.0.0.1:1", identity):
+            pass
+
+
+async def test_certificates_without_tls_are_a_mistake():
+    with pytest.raises(InputError, match="without TLS there are no certificates; write https://"):
+        async with sidecar("127.0.0.1:1", Identity(cacert=PEMS / "authority.pem")):
+            pass
+
+
+@pytest.mark.parametrize("words", [("status",), ("references", "list")])
+def test_every_command_that_asks_a_sidecar_takes_certificates(words):
+    result = CliRunner().invoke(specwatch, [words[0], "--cacert", str(PEMS / "nowhere.pem"), *words[1:]])
+    assert isinstance(result.exception, InputError)
+    assert "--cacert" in str(result.exception)
 
 
 async def test_a_token_does_not_follow_a_redirect(tmp_path):
