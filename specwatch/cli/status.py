@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.live import Live
 from rich.padding import Padding
@@ -21,6 +22,7 @@ from specwatch.cli.sidecar_client import Alert
 from specwatch.cli.status_source import Asked, FromScrapes, Look, source_options
 from specwatch.cli.status_table import Server, alert_words, remark, servers, table
 from specwatch.cli.status_text import COLOURS, cut, name, safe
+from specwatch.errors import InputError
 from specwatch.sidecar.headline import headline
 from specwatch.sidecar.verdict import Tone
 from specwatch.sidecar.watch import WatchSettings
@@ -58,6 +60,7 @@ def command(asked: Asked, seconds: float, as_json: bool) -> None:
     alert pages; 4 worth a look: drifted, not drafting, an alert or a problem; 2 usage; 3 no sidecar to read.
     """
     console = Console(highlight=False, soft_wrap=True)
+    _refuse_idle_for(asked)
     try:
         look = asyncio.run(_look(asked, seconds, None if as_json else console))
     except KeyboardInterrupt:
@@ -70,6 +73,16 @@ def command(asked: Asked, seconds: float, as_json: bool) -> None:
     else:
         _pipe(console, rows)
     sys.exit(exit_code(rows))
+
+
+def _refuse_idle_for(asked: Asked) -> None:
+    """InputError for a length of time that nothing would follow."""
+    is_given = click.get_current_context().get_parameter_source("seconds") is not ParameterSource.DEFAULT
+    if is_given and not asked.targets:
+        raise InputError(
+            "--for: that is how long the servers of --target are scraped; a sidecar is asked once, and the column OVER "
+            "says what its figures cover"
+        )
 
 
 def exit_code(rows: Sequence[Server]) -> int:

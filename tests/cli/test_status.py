@@ -168,6 +168,13 @@ def test_a_sidecar_and_targets_at_once_are_refused(words):
     assert "not both at once" in str(result.exception)
 
 
+@pytest.mark.parametrize("words", [(), ("http://127.0.0.1:1",), ("--json",)])
+def test_how_long_to_scrape_is_refused_where_nothing_is_scraped(words):
+    result = CliRunner().invoke(status.command, ["--for", "30s", *words])
+    assert isinstance(result.exception, InputError)
+    assert "--for: that is how long the servers of --target are scraped" in str(result.exception)
+
+
 async def test_nobody_there_is_one_message_and_exit_code_3():
     process = await started("http://127.0.0.1:1", "--json")
     output, errors = await process.communicate()
@@ -199,16 +206,16 @@ async def test_a_sidecar_with_tls_and_tokens_is_read_by_who_trusts_and_may(tmp_p
     token.write_text("reader-0123456789abcdef\n")
     token.chmod(0o600)
     pair = ("--tls-cert-file", str(PEMS / "server.pem"), "--tls-key-file", str(PEMS / "server.key"))
-    trusting = {"SSL_CERT_FILE": str(PEMS / "authority.pem")}
+    trusting = ("--cacert", str(PEMS / "authority.pem"))
     async with sidecar(*AWAY, *pair, "--read-token-file", str(token)) as it:
         runs = (
             await started(it.url, "--token-file", str(token)),
-            await started(it.url, **trusting),
-            await started(it.url, "--token-file", str(token), "--json", **trusting),
+            await started(it.url, *trusting),
+            await started(it.url, "--token-file", str(token), "--json", *trusting),
         )
         strange, nameless, told = [await run.communicate() for run in runs]
     assert [run.returncode for run in runs[:2]] == [3, 3]
     assert b"its certificate is not trusted" in strange[1]
-    assert b"SSL_CERT_FILE" in strange[1]
+    assert b"--cacert" in strange[1]
     assert b"the sidecar asks for a token (HTTP 401); name the file that holds one with --token-file" in nameless[1]
     assert [server["name"] for server in json.loads(told[0])["servers"]] == ["127.0.0.1:1"]
