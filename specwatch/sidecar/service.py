@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from specwatch.alerting.evaluation import NO_DATA_SECONDS
+from specwatch.collect.credentials import Credentials
 from specwatch.collect.discovery import Discovery
 from specwatch.collect.http import Cause
-from specwatch.collect.credentials import Credentials
 from specwatch.collect.scraper import Limits, ScrapeError, http_session, scrape, server_release
 from specwatch.collect.targets import Target
 from specwatch.sidecar.launched import Launched
@@ -260,6 +260,10 @@ class Service:
         checks = [checking.keep_checking(watch.target, lambda: self._credentials(watch))] if checking else []
         await asyncio.gather(self._keep_scraping(session, watch), *checks)
 
+    def _credentials(self, watch: TargetWatch) -> Credentials | None:
+        """How a target is asked, whatever for."""
+        return self.discovery.credentials(watch.target) if self.discovery else None
+
     async def _keep_scraping(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
         name = watch.target.name
         tally = self.tallies[name]
@@ -286,10 +290,6 @@ class Service:
             watch.failed(str(problem))
             self.causes[problem.cause] += 1
         except Exception as problem:
-    def _credentials(self, watch: TargetWatch) -> Credentials | None:
-        """How a target is asked, whatever for."""
-        return self.discovery.credentials(watch.target) if self.discovery else None
-
             self.causes[Cause.DEFECT] += 1
             # A page that trips over a defect of ours must not end the watch over this target, nor over any other.
             watch.failed(f"specwatch itself failed at this page ({type(problem).__name__})")
@@ -305,7 +305,7 @@ class Service:
         await self._tell_listener(watch)
 
     async def _observe(self, session: aiohttp.ClientSession, watch: TargetWatch, tally: ScrapeTally) -> None:
-        credentials = self.discovery.credentials(watch.target) if self.discovery else None
+        credentials = self._credentials(watch)
         snapshot = await scrape(session, watch.target, self.settings.limits, credentials)
         # The page is of this moment, however long the question about the release takes.
         at = self.clock.now()
