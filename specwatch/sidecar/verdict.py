@@ -50,23 +50,20 @@ class Words:
     several: str
     named: bool = False
     """Whether the sentence names these servers."""
-
-    @property
-    def is_verb(self) -> bool:
-        """Whether it is what servers do (``pays``), not what they are (``unreachable``)."""
-        return self.one != self.several
+    is_verb: bool = False
+    """Whether it is what servers do (``pays``), not what they are (``unreachable``)."""
 
 
 WORDS: Mapping[Verdict, Words] = {
-    Verdict.COSTS: Words("costs", Tone.BAD, "costs", "cost", named=True),
+    Verdict.COSTS: Words("costs", Tone.BAD, "costs", "cost", named=True, is_verb=True),
     Verdict.UNREACHABLE: Words("unreachable", Tone.BAD, "unreachable", "unreachable", named=True),
     Verdict.UNREADABLE: Words("unreadable", Tone.BAD, "unreadable", "unreadable", named=True),
     Verdict.NOT_DRAFTING: Words("not drafting", Tone.WARN, "not drafting", "not drafting", named=True),
-    Verdict.DRIFTED: Words("pays, drifted", Tone.WARN, "pays but drifted", "pay but drifted", named=True),
+    Verdict.DRIFTED: Words("pays, drifted", Tone.WARN, "pays but drifted", "pay but drifted", named=True, is_verb=True),
     Verdict.NO_SPECULATION: Words(
         "no speculation", Tone.WARN, "without speculation", "without speculation", named=True
     ),
-    Verdict.PAYS: Words("pays", Tone.GOOD, "pays", "pay"),
+    Verdict.PAYS: Words("pays", Tone.GOOD, "pays", "pay", is_verb=True),
     Verdict.PLAIN_TWIN: Words("plain twin", Tone.QUIET, "plain twin", "plain twins"),
     Verdict.NO_ESTIMATE: Words("no estimate", Tone.QUIET, "without an estimate", "without an estimate"),
     Verdict.NO_TRAFFIC: Words("no traffic", Tone.QUIET, "without traffic", "without traffic"),

@@ -20,8 +20,8 @@ export function headline(rows, now) {
   const all = groups(rows);
   const [first] = all;
   if (all.length === 1 && !VERDICTS[first[0]].named) {
-    const words = VERDICTS[first[0]].count[1];
-    return [`All ${rows.length} servers${isVerb(first[0]) ? "" : ":"} ${words}.`];
+    const { count: words, isVerb } = VERDICTS[first[0]];
+    return [`All ${rows.length} servers${isVerb ? "" : ":"} ${words[1]}.`];
   }
   // Those that need no name come first, so that the sentence ends with those that somebody must look at.
   const counted = unnamed(all);
@@ -37,12 +37,12 @@ export function headline(rows, now) {
 
 /** Those that pay, and all others that need no name: in their own words where those words fit them all. */
 function unnamed(all) {
-  const paying = all.filter(([verdict]) => verdict === "pays").map((each) => count(...each));
+  const paying = all.filter(([verdict]) => verdict === "pays").map((each) => together(count(...each)));
   const silent = all.filter(([verdict]) => VERDICTS[verdict].tone === "quiet");
   if (silent.length > 1) {
-    return [...paying, `${silent.flatMap(([, members]) => members).length} without figures`];
+    return [...paying, together(`${silent.flatMap(([, members]) => members).length} without figures`)];
   }
-  return [...paying, ...silent.map((each) => count(...each))];
+  return [...paying, ...silent.map((each) => together(count(...each)))];
 }
 
 /** The same in a few words, for the window's title. */
@@ -51,23 +51,22 @@ export function title(rows) {
   return worst ? count(...worst) : `${rows.length} ${rows.length === 1 ? "server" : "servers"}`;
 }
 
+/** A number stays on the line of what it counts. */
+function together(words) {
+  return words.replace(" ", "\u00a0");
+}
+
 function group(verdict, members, now) {
   const shown = members.slice(0, MOST_NAMES);
   const rest = members.length - shown.length;
   const names = shown.flatMap((target, index) => [index ? ", " : "", name(target), why(target, verdict, now)]);
-  return [count(verdict, members), ": ", names, rest > 0 && ` and ${rest} more`];
+  return [together(count(verdict, members)), ": ", names, rest > 0 && ` and ${rest} more`];
 }
 
 function alone({ target, verdict }, now) {
-  const { count: words, named, word } = VERDICTS[verdict];
-  const said = isVerb(verdict) ? ` ${words[0]}` : `: ${word.toLowerCase()}`;
+  const { count: words, isVerb, named, word } = VERDICTS[verdict];
+  const said = isVerb ? ` ${words[0]}` : `: ${word.toLowerCase()}`;
   return [name(target), said, named && why(target, verdict, now), "."];
-}
-
-/** Whether the verdict's words are what servers do ("pays"), not what they are ("unreachable"). */
-function isVerb(verdict) {
-  const [one, several] = VERDICTS[verdict].count;
-  return one !== several;
 }
 
 function name(target) {

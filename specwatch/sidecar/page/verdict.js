@@ -4,10 +4,10 @@ import { isNumber } from "./format.js";
 
 /**
  * Verdicts, the worst first. `shape` and `word` say what `tone` colours; `count` is how the sentence tells one and
- * several; servers of a named verdict are named in it.
+ * several; servers of a named verdict are named in it; `isVerb` are what servers do ("pays"), not what they are.
  */
 export const VERDICTS = {
-  costs: { word: "Costs", tone: "bad", shape: "down", count: ["costs", "cost"], named: true },
+  costs: { word: "Costs", tone: "bad", shape: "down", count: ["costs", "cost"], named: true, isVerb: true },
   unreachable: { word: "Unreachable", tone: "bad", shape: "cross", count: ["unreachable", "unreachable"], named: true },
   unreadable: { word: "Unreadable", tone: "bad", shape: "cross", count: ["unreadable", "unreadable"], named: true },
   idleDraft: {
@@ -23,6 +23,7 @@ export const VERDICTS = {
     shape: "diamond",
     count: ["pays but drifted", "pay but drifted"],
     named: true,
+    isVerb: true,
   },
   plain: {
     word: "No speculation",
@@ -31,7 +32,7 @@ export const VERDICTS = {
     count: ["without speculation", "without speculation"],
     named: true,
   },
-  pays: { word: "Pays", tone: "good", shape: "dot", count: ["pays", "pay"] },
+  pays: { word: "Pays", tone: "good", shape: "dot", count: ["pays", "pay"], isVerb: true },
   twin: { word: "Plain twin", tone: "quiet", shape: "ring", count: ["plain twin", "plain twins"] },
   unknown: { word: "No estimate", tone: "quiet", shape: "ring", count: ["without an estimate", "without an estimate"] },
   idle: { word: "No traffic", tone: "quiet", shape: "ring", count: ["without traffic", "without traffic"] },
