@@ -6,6 +6,7 @@ import { asked, follow } from "./controls.js";
 import { h, show } from "./dom.js";
 import { fleetTable } from "./fleet.js";
 import { headline, title } from "./headline.js";
+import { unkept } from "./kept.js";
 import { finish } from "./lazy.js";
 import { FLEET, link, parse, serverLink } from "./links.js";
 import { Live, POLL } from "./live.js";
@@ -36,7 +37,7 @@ function renderConnection() {
   const how = connection();
   document.body.dataset.connection = how;
   show(at("connection"), connectionWords(how, state));
-  show(at("banner"), banner(how, state));
+  show(at("banner"), banner(how, state) ?? unkept(state.store));
 }
 
 function renderFigures(address) {

@@ -19,6 +19,8 @@ export const state = {
   thresholds: null,
   /** Alerts and deliveries: { alerts, deliveries }; null where they could not be read. */
   alerts: null,
+  /** How the database does: { path, up, problem, set_aside }; null where that could not be read. */
+  store: null,
   silences: null,
   targets: null,
   /** All of the server that is open: { name, target, counters, history, range }. */
@@ -36,10 +38,14 @@ export const state = {
  */
 export async function read(address, tell) {
   try {
-    const [servers, alerts] = await Promise.all([ask("api/v1/servers"), orNull(ask("api/v1/alerts"))]);
+    const [servers, alerts, store] = await Promise.all([
+      ask("api/v1/servers"),
+      orNull(ask("api/v1/alerts")),
+      orNull(ask("api/v1/store")),
+    ]);
     state.heard = servers === state.servers ? state.heard : performance.now();
     const isFirst = state.servers === null;
-    Object.assign(state, { servers, alerts });
+    Object.assign(state, { servers, alerts, store });
     if (isFirst) {
       tell();
     }
