@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from playwright.async_api import Browser, ViewportSize
+from playwright.async_api import Browser, Page, ViewportSize
 
 from specwatch.alerting.receivers import Receiver, receivers
 from specwatch.alerting.silences import Silence
@@ -43,9 +43,10 @@ HEALTHY_SECONDS = 27 * 60.0
 DRIFTED_SECONDS = 18 * 60.0
 """The slowest alert fires 10 minutes after five-minute windows have turned: about a quarter of an hour."""
 
-UNKNOWN = Domain("unknown language", acceptance=0.08)
-"""Traffic that the draft knows nothing of. A byte-level draft accepted 1.4 % of its tokens in a language that it had
-not been trained on; this gives about 1.7 % at K = 5, so that even a cheap draft costs more than it gives."""
+UNKNOWN = Domain("unknown language", acceptance=0.08, prompt_tokens=300)
+"""Traffic that the draft knows nothing of, in longer prompts. A byte-level draft accepted 1.4 % of its tokens in a
+language that it had not been trained on; this gives about 1.7 % at K = 5, so that even a cheap draft costs more than it
+gives."""
 
 ROUTING_KEY = "0" * 32
 """What the sink takes for a PagerDuty routing key."""
@@ -212,6 +213,7 @@ async def _take_states(browser: Browser, output: Path) -> None:
         await page.get_by_text("Asking the sidecar").wait_for()
         await page.screenshot(path=output / "state-loading.png")
         await page.unroute("**/api/**")
+        await _take_unkept(page, rehearsal.url, output)
         rehearsal.service.settings = replace(rehearsal.service.settings, interval=1.0)
         await page.reload()
         await page.get_by_text("Stale.").wait_for()
@@ -219,6 +221,21 @@ async def _take_states(browser: Browser, output: Path) -> None:
     await page.get_by_text("Disconnected.").wait_for()
     await page.screenshot(path=output / "state-disconnected.png")
     await page.close()
+
+
+async def _take_unkept(page: Page, url: str, output: Path) -> None:
+    """What it says while the disk is full, which is not to be had for a picture."""
+    told = {
+        "path": "/var/lib/specwatch/state.db",
+        "up": False,
+        "problem": "database or disk is full",
+        "set_aside": None,
+    }
+    await page.route("**/api/v1/store", lambda route: route.fulfill(json=told))
+    await page.goto(url)
+    await page.get_by_text("Not kept.").wait_for()
+    await page.screenshot(path=output / "state-unkept.png")
+    await page.unroute("**/api/v1/store")
 
 
 if __name__ == "__main__":

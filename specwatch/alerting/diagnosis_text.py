@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from specwatch.alerting.notification import utc
 from specwatch.signals.findings import Figure, Finding, duration
 
+_SEVERAL = {"tokens_per_second": "tokens/s"}
+_ONE = {"tokens": "token", "servers": "server", "requests": "request", **_SEVERAL}
+"""Units as people write them."""
+
 
 def in_words(findings: Sequence[Finding]) -> str:
     """The first finding: its sentence, what helps, and the numbers behind it; empty without findings."""
@@ -30,4 +34,5 @@ def in_its_unit(figure: Figure) -> str:
         return f"{value:.1%}"
     if figure.unit == "seconds" and value >= 1:
         return duration(value)
-    return f"{value:.3g} {figure.unit}".strip()
+    words = _ONE.get(figure.unit, figure.unit) if value == 1 else _SEVERAL.get(figure.unit, figure.unit)
+    return f"{value:.3g} {words}".strip()

@@ -169,7 +169,8 @@ class Screen:
         first = min(firing, key=lambda alert: (alert.severity, alert.since))  # a page before a ticket
         style = COLOURS[Tone.BAD if first.severity == Severity.PAGE.value else Tone.WARN]
         since = f"{first.severity} since {time_of_day(first.since, self.heard.look.at)}"
-        words = f"{len(firing)} firing, {pending} pending · {since}: {first.summary}"
+        waiting = f", {pending} pending" if pending else ""
+        words = f"{len(firing)} firing{waiting} · {since}: {first.summary}"
         return Text(cut(words, self.width), style=style)
 
     def _foot(self, rows: Sequence[Server]) -> list[Text]:

@@ -76,7 +76,12 @@ export function measured({ name, value, unit }) {
   if (name.endsWith("score")) {
     return decimal(value);
   }
-  return unit === "seconds" && value >= 1 ? duration(value) : (BY_UNIT[unit] ?? decimal)(value);
+  if (unit === "seconds" && value >= 1) {
+    return duration(value);
+  }
+  // K and numbers of servers are whole; means of tokens are not.
+  const isCount = ["tokens", "servers"].includes(unit) && Number.isInteger(value);
+  return isCount ? whole(value) : (BY_UNIT[unit] ?? decimal)(value);
 }
 
 const WINDOW = /^([\d.]+)([smhd])$/;
