@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from tests.support.wheel import build_wheel
 settings.register_profile("specwatch", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("specwatch")
+
+# A shell that starts tests in the background has them ignore Ctrl-C, and so would every program that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HEAVY = ("vllm", "services", "browser", "slow")
 
