@@ -46,7 +46,7 @@ def told(promise: Promise) -> list[str]:
     shown = [f"  {target.name}  {target.url}" for target in promise.targets[:MOST_SHOWN]]
     more = len(promise.targets) - MOST_SHOWN
     return [
-        f"watches {servers} every {config.interval:g} s",
+        f"{f'asks {promise.asks}' if promise.asks else f'watches {servers}'} every {promise.interval:g} s",
         *shown,
         *([f"  and {more} more"] if more > 0 else []),
         *(f"looks for servers in {source}" for source in dict.fromkeys(promise.sources)),

@@ -13,6 +13,17 @@ from specwatch.config import SidecarConfig, load, split_address
 
 @click.command("sidecar", context_settings={"show_default": True})
 @click.option("--target", multiple=True, metavar="[NAME=]URL", help="Server to watch; repeat for more.")
+@click.option(
+    "--from-prometheus",
+    metavar="URL",
+    help="Scrape nothing: read counters from this Prometheus, Mimir, Thanos or VictoriaMetrics.",
+)
+@click.option(
+    "--prometheus-selector",
+    metavar="MATCHERS",
+    help='With it, the targets of vLLM\'s servers and no others.  [default: job="vllm"]',
+)
+@click.option("--prometheus-tenant", metavar="NAME", help="With it, the tenant of Mimir that is asked for.")
 @click.option("--shard", metavar="N/M", help="Watch the Nth of M parts of all targets, several sidecars the others.")
 @click.option("--listen", metavar="HOST:PORT", help="Where to serve.  [default: 127.0.0.1:9108]")
 @click.option(
@@ -33,8 +44,18 @@ from specwatch.config import SidecarConfig, load, split_address
 @click.option(
     "--client-ca-file", type=click.Path(path_type=Path), help="Serve only who has a certificate of this authority."
 )
-@click.option("--interval", type=float, metavar="SECONDS", help="Time between scrapes of a target.  [default: 5]")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Longest a scrape may take.  [default: 5]")
+@click.option(
+    "--interval",
+    type=float,
+    metavar="SECONDS",
+    help="Time between scrapes of a target.  [default: 5; 15 with --from-prometheus]",
+)
+@click.option(
+    "--timeout",
+    type=float,
+    metavar="SECONDS",
+    help="Longest a scrape may take.  [default: 5; 15 with --from-prometheus]",
+)
 @click.option(
     "--launch-record", type=click.Path(path_type=Path), help="Record that specwatch launch wrote: K, method, sizes."
 )

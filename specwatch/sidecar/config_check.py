@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from specwatch.alerting import alertmanager
 from specwatch.alerting.receivers import receivers
+from specwatch.collect import prometheus_query
 from specwatch.collect.discovery import Discovery, Source, Wanted
 from specwatch.collect.groups import DiscoveryError
 from specwatch.collect.http import http_session
@@ -26,6 +27,7 @@ from specwatch.config import SidecarConfig, describe, read_yaml, split_address
 from specwatch.errors import InputError, SpecwatchError
 from specwatch.sidecar import access, losslessness, tls
 from specwatch.sidecar.launched import Launched
+from specwatch.sidecar.reload import service_settings
 from specwatch.sidecar.run import watch_settings
 from specwatch.vllm import calibration
 
@@ -58,6 +60,10 @@ class Promise:
     """Where further ones would be found."""
     receivers: Sequence[str]
     """Who would be told."""
+    asks: str | None
+    """What would be asked in place of scraping, and for what."""
+    interval: float
+    """Seconds between scrapes, or questions."""
     config: SidecarConfig
 
 
@@ -203,11 +209,13 @@ def _watch(config: SidecarConfig) -> None:
 
 RECEIVER_KEYS = tuple(key for key in SidecarConfig.model_fields if key.startswith(("slack_", "pagerduty_", "webhook_")))
 ALERTMANAGER_KEYS = ("alertmanager", "alertmanager_token_file")
+PROMETHEUS_KEYS = ("from_prometheus", "prometheus_selector", "prometheus_tenant", "prometheus", "verify_every")
 
 CHECKS = (
     _Check(("listen", "insecure", "read_token_file", "admin_token_file", "client_ca_file", "open_metrics"), _access),
     _Check(("tls_cert_file", "tls_key_file", "client_ca_file"), tls.from_config),
-    _Check(("target", "scrape_configs", "shard"), _discovery),
+    _Check(PROMETHEUS_KEYS, prometheus_query.from_config),
+    _Check(("target", "scrape_configs", "shard", "from_prometheus"), _discovery),
     _Check(("launch_record", "calibration", "fingerprints", "gpu", "gpus", "model"), _watch),
     _Check(("verify_every", "verify_prompts", "verify_token_file"), losslessness.from_config),
     _Check(RECEIVER_KEYS, receivers),
@@ -218,9 +226,12 @@ CHECKS = (
 
 def _promise(config: SidecarConfig, results: Mapping[str, Any]) -> Promise:
     discovery: Discovery = results["target"]
+    engine: prometheus_query.Engine | None = results["from_prometheus"]
     return Promise(
         targets=discovery.targets(),
         sources=[f"{source.kind} of job {source.config.job_name}" for source in discovery.sources if source.reader],
         receivers=[told.name for keys in (RECEIVER_KEYS, ALERTMANAGER_KEYS) for told in results[keys[0]]],
+        asks=f"{engine.url} for the servers with {engine.selector}" if engine else None,
+        interval=service_settings(config).interval,
         config=config,
     )

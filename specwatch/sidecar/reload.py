@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from specwatch.collect import prometheus_query
 from specwatch.collect.discovery import Discovery, Wanted
 from specwatch.collect.http import Limits
 from specwatch.config import SidecarConfig
@@ -21,6 +22,10 @@ log = logging.getLogger(__name__)
 
 RELOADED = ("target", "scrape_configs", "shard", "interval", "timeout")
 """Keys that are taken up at once. All others are used once, at the start: addresses, files of state, receivers."""
+
+ASKED_SECONDS = 15.0
+"""Between questions to a Prometheus, and for an answer, unless told otherwise: how often many scrape. Asked more often,
+it would have the work and say the same again."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class Reloader:
         """Take up what the file now says; InputError, and the log, say why not."""
         try:
             config = self._reread()
+            self._refuse_another_kind(config)
             self._discovery.configure(Wanted.of(config))
         except InputError as problem:
             self._worked = False
@@ -67,6 +73,12 @@ class Reloader:
             ", ".join(waiting) or "nothing",
         )
         return Reloaded(self._last, changed, waiting)
+
+    def _refuse_another_kind(self, config: SidecarConfig) -> None:
+        """InputError where what scrapes is to scrape no more, or the other way round, and for what cannot be used."""
+        prometheus_query.from_config(config)
+        if (config.from_prometheus is None) != (self._began_with.from_prometheus is None):
+            raise InputError("from_prometheus: whether servers are scraped is changed by a restart alone")
 
     @contextmanager
     def on_hangup(self) -> Iterator[None]:
@@ -98,8 +110,14 @@ class Reloader:
 
 
 def service_settings(config: SidecarConfig) -> ServiceSettings:
-    """How often and how patiently targets are scraped."""
-    return ServiceSettings(interval=config.interval, limits=Limits(seconds=config.timeout))
+    """How often and how patiently targets are scraped, or a Prometheus is asked."""
+    if config.from_prometheus is None:
+        return ServiceSettings(interval=config.interval, limits=Limits(seconds=config.timeout))
+    given = config.model_fields_set
+    return ServiceSettings(
+        interval=config.interval if "interval" in given else ASKED_SECONDS,
+        limits=Limits(config.timeout if "timeout" in given else ASKED_SECONDS, prometheus_query.ANSWER_BYTES),
+    )
 
 
 def _others() -> list[str]:

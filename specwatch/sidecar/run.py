@@ -19,12 +19,14 @@ import uvicorn
 from specwatch.alerting import alertmanager
 from specwatch.alerting.notification import Places
 from specwatch.alerting.receivers import receivers
+from specwatch.collect import prometheus_query
 from specwatch.collect.discovery import Discovery, Wanted
 from specwatch.config import SidecarConfig, is_loopback
 from specwatch.errors import InputError, SpecwatchError
 from specwatch.sidecar import access, losslessness, tls
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
+from specwatch.sidecar.from_prometheus import PrometheusReader
 from specwatch.sidecar.launched import Launched
 from specwatch.sidecar.reload import Reloader, service_settings
 from specwatch.sidecar.service import Clock, Service
@@ -60,7 +62,7 @@ def run(config: SidecarConfig, host: str, port: int, reread: Callable[[], Sideca
     ``reread`` gives the configuration as it is whenever it is to be taken up again.
     """
     allowed, encryption = access.from_config(config, host), tls.from_config(config)
-    discovery = Discovery(Wanted.of(config))
+    engine, discovery = prometheus_query.from_config(config), Discovery(Wanted.of(config))
     launched = Launched(config.launch_record) if config.launch_record else None
     calibrated = calibration.read(config.calibration) if config.calibration else None
     settings = watch_settings(config, launched.record() if launched else None, calibrated)
@@ -87,6 +89,7 @@ def run(config: SidecarConfig, host: str, port: int, reread: Callable[[], Sideca
         cells=calibrated.cells if calibrated else (),
         scale=config.time_scale,
         discovery=discovery,
+        reader=PrometheusReader(engine, discovery) if engine else None,
     )
     reloader = Reloader(config, reread, service, discovery)
     local_only = is_loopback(host) and not config.insecure
@@ -117,7 +120,8 @@ def run(config: SidecarConfig, host: str, port: int, reread: Callable[[], Sideca
     with _listen(host, port) as listener:
         _end_by_signals(server)
         url = _url(listener, "https" if encryption else "http")
-        what = _how_many(len(service.watches), len(config.scrape_configs))
+        told = f"what {engine.url} has of {engine.selector}" if engine else ""
+        what = told or _how_many(len(service.watches), len(config.scrape_configs))
         log.info("serving %s: a page, /metrics and /api/v1/signals, of %s", url, what)
         try:
             server.run(sockets=[listener])

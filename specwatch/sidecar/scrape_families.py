@@ -34,6 +34,8 @@ def families(service: Service) -> Iterator[Metric]:
     for cause in Cause:
         reasons.add_metric([cause.value], service.causes[cause])
     yield from (scrapes, failures, reasons, seconds, lag, missed)
+    if service.reader:
+        yield from service.reader.families(service.clock.now())
     if service.discovery:
         yield from _found(service.discovery)
 

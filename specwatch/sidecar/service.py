@@ -10,8 +10,10 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import aiohttp
+from prometheus_client.core import Metric
 
 from specwatch.alerting.evaluation import NO_DATA_SECONDS
 from specwatch.collect.credentials import Credentials
@@ -41,6 +43,24 @@ Listener = Callable[[TargetWatch, float, Findings], Awaitable[None]]
 
 Forgotten = Callable[[str], Awaitable[None]]
 """Told the name of a target that is gone for good."""
+
+
+class FleetReader(Protocol):
+    """Brings what was scraped of all targets."""
+
+    @property
+    def last_success(self) -> float | None:
+        """When it was last answered, unix seconds."""
+
+    @property
+    def error(self) -> str | None:
+        """Why it was not, or not wholly."""
+
+    def run(self, service: Service) -> Awaitable[None]:
+        """Bring it again and again; returns only by cancellation."""
+
+    def families(self, now: float) -> Iterable[Metric]:
+        """Metrics about that."""
 
 
 class Clock:
@@ -126,6 +146,7 @@ class Service:
         forgotten: Forgotten | None = None,
         scale: float = 1.0,
         discovery: Discovery | None = None,
+        reader: FleetReader | None = None,
     ) -> None:
         self.clock = clock or Clock()
         self.settings = settings or ServiceSettings()
@@ -151,6 +172,8 @@ class Service:
         self._diagnosed: Mapping[str, Sequence[Finding]] = {}
         self._diagnosed_at = -math.inf
         self.discovery = discovery
+        self.reader = reader
+        """What tells of all targets in place of scraping them."""
         self.follow(targets)
 
     @property
@@ -218,7 +241,8 @@ class Service:
                 for watch in self.watches.values():
                     self._begin(session, watch)
                 finding = [self.discovery.run(self.follow)] if self.discovery else []
-                await asyncio.gather(self._keep_sweeping(), *finding)
+                reading = [self.reader.run(self)] if self.reader else []
+                await asyncio.gather(self._keep_sweeping(), *finding, *reading)
             finally:
                 self._session = None
                 tasks = list(self._tasks.values())
@@ -249,6 +273,8 @@ class Service:
                     log.exception("%r: a defect of specwatch in forgetting it", name, extra={"target": name})
 
     def _begin(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
+        if self.reader:
+            return
         self._tasks[watch.target.name] = asyncio.create_task(self._keep_looking(session, watch))
 
     def _end(self, name: str) -> None:
@@ -301,8 +327,9 @@ class Service:
         tally.ended_at = self.clock.now()
         tally.last_seconds = time.monotonic() - began
         tally.seconds += tally.last_seconds
-        _report_change(watch, before)
-        await self._tell_listener(watch)
+        report_change(watch, before)
+        # A page is judged at its own moment, for which its values are known already.
+        await self.tell(watch, tally.ended_at if watch.error or watch.last_scrape is None else watch.last_scrape)
 
     async def _observe(self, session: aiohttp.ClientSession, watch: TargetWatch, tally: ScrapeTally) -> None:
         credentials = self._credentials(watch)
@@ -313,6 +340,10 @@ class Service:
         if watch.error is not None or silent:
             tally.release_asked = time.monotonic()
             watch.release = await server_release(session, watch.target, credentials=credentials)
+        self.take(watch, at, snapshot)
+
+    def take(self, watch: TargetWatch, at: float, snapshot: Snapshot) -> None:
+        """Take in a page of a target, of that moment."""
         watch.distorted = self.losslessness.distorted(watch.target.name) if self.losslessness else None
         step = watch.observe(at, snapshot)
         self.pools.take(watch.target.name, watch.model_name or "", at, step, watch.regime)
@@ -326,12 +357,11 @@ class Service:
                 self._plain.setdefault(model, PlainSpeed()).observe(step)
         watch.twins = self._plain.get(model or "")
 
-    async def _tell_listener(self, watch: TargetWatch) -> None:
+    async def tell(self, watch: TargetWatch, now: float) -> None:
+        """Let the listener know what has been taken in of a target."""
         if self._listener is None:
             return
         try:
-            # A page is judged at its own moment, for which its values are known already.
-            now = self.clock.now() if watch.error or watch.last_scrape is None else watch.last_scrape
             await self._listener(watch, now, lambda: self._findings_of(watch, now))
         except Exception:
             name = watch.target.name
@@ -351,7 +381,7 @@ def _phase(name: str) -> float:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "big") / 2**32
 
 
-def _report_change(watch: TargetWatch, before: str | None) -> None:
+def report_change(watch: TargetWatch, before: str | None) -> None:
     """Log a failure when it begins or changes, and its end: not at every scrape."""
     if watch.error == before:
         return

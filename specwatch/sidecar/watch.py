@@ -25,7 +25,7 @@ from specwatch.signals.speedup import ASSUMED, DraftCost, Speedup, SpeedupKind
 from specwatch.signals.window import Increments, Ledgers, add_up
 from specwatch.signals.workload import WorkloadSettings, WorkloadTracker
 from specwatch.signals.worth import Basis, assess
-from specwatch.vllm.metrics import Counter, Dialect, Snapshot
+from specwatch.vllm.metrics import Counter, Dialect, PageReader, Snapshot
 
 WINDOWS = (60.0, RATE_WINDOW, 6 * RATE_WINDOW, 72 * RATE_WINDOW)
 """Seconds of the windows that signals are told over: a minute, and the three of the recording rules."""
@@ -130,7 +130,11 @@ class TargetWatch:
         self._snapshot: Snapshot | None = None
         self._headline: _Headline | None = None
         self._error: str | None = None
+        self._unheard = False
+        """Whether nobody knows how it is."""
         self._last_scrape: float | None = None
+        self.reader = PageReader()
+        """Reads its pages."""
         self.stretches: deque[Stretch] = deque(maxlen=MOST_STRETCHES)
         """What it did lately, until the history has fetched it."""
         self.trend: dict[int, float | None] = {}
@@ -138,8 +142,9 @@ class TargetWatch:
 
     @property
     def up(self) -> bool | None:
-        """Whether the last scrape worked; None before the first."""
-        return None if self._last_scrape is None and self._error is None else self._error is None
+        """Whether the last scrape worked; None before the first, and while nobody knows."""
+        untried = self._last_scrape is None and self._error is None
+        return None if untried or self._unheard else self._error is None
 
     @property
     def error(self) -> str | None:
@@ -163,7 +168,11 @@ class TargetWatch:
 
     def failed(self, reason: str) -> None:
         """Take in that a scrape failed; what is known stays known, and ages out of the windows."""
-        self._error = cut(clean(reason), LONGEST_REASON)
+        self._error, self._unheard = cut(clean(reason), LONGEST_REASON), False
+
+    def unheard(self, reason: str) -> None:
+        """Take in that nobody can tell, because what scrapes it says nothing: that is no server that is down."""
+        self._error, self._unheard = cut(clean(reason), LONGEST_REASON), True
 
     @property
     def regime(self) -> str:
@@ -175,6 +184,7 @@ class TargetWatch:
 
     def observe(self, at: float, snapshot: Snapshot) -> Increments:
         """Take in a page; returns what all engines did together since the one before, nothing where it is the first."""
+        self._unheard = False
         self._error, self._last_scrape, self._snapshot, self._headline = None, at, snapshot, None
         self.steps = tuple(self._ledgers.observe(at, snapshot.engines, snapshot.process_start))
         step = add_up(self.steps)
@@ -358,6 +368,8 @@ class TargetWatch:
 
     def findings(self, now: float) -> tuple[Finding, ...]:
         """What is wrong, as far as this server alone shows."""
+        if self._unheard:
+            return (Finding("waiting", Level.NOTICE, f"Nothing is known of it now: {self._error}."),)
         if self._error:
             return (Finding("unreachable", Level.PROBLEM, f"The last scrape failed: {self._error}."),)
         if self._snapshot is None:

@@ -60,4 +60,7 @@ def readiness(service: Service) -> Readiness:
     missing = [*untried, *late]
     counts = ((len(untried), "not tried yet"), (len(late), "not tried lately"))
     why = ", ".join(f"{count} of {len(service.tallies)} targets {what}" for count, what in counts if count)
+    if service.reader and (service.reader.last_success or 0.0) < oldest:
+        why = f"Prometheus gives no answer: {service.reader.error or 'none so far'}"
+        return Readiness(False, len(service.tallies), len(missing), missing[:MOST_NAMES], why)
     return Readiness(not missing, len(service.tallies), len(missing), missing[:MOST_NAMES], why)
