@@ -109,13 +109,13 @@ def from_config(config: SidecarConfig) -> Engine | None:
     how = config.prometheus
     if mine := [name for name in how.params if name in _OURS]:
         raise InputError(f"prometheus.params: {mine[0]} is what the sidecar itself sets")
+    selector, tenant = _selector(config.prometheus_selector), _tenant(config.prometheus_tenant)
     credentials = Credentials(how)
     try:
         credentials.terms()
     except InputError as problem:
         raise InputError(f"prometheus: {problem}") from None
-    url = config.from_prometheus.rstrip("/")
-    return Engine(url, _selector(config.prometheus_selector), _tenant(config.prometheus_tenant), how, credentials)
+    return Engine(config.from_prometheus.rstrip("/"), selector, tenant, how, credentials)
 
 
 def _selector(text: str) -> str:

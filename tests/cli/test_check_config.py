@@ -193,3 +193,41 @@ def test_the_configuration_in_the_kubernetes_example_can_be_used(tmp_path):
 
     entry = yaml.safe_load((ROOT / "examples" / "kubernetes" / "configmap.yaml").read_text())["data"]["sidecar.yaml"]
     assert checked(written(tmp_path, entry))[0] == 0
+
+
+def test_a_sidecar_that_reads_a_prometheus_says_whom_it_would_ask(tmp_path):
+    assert checked(ROOT / "examples" / "sidecar" / "from-prometheus.yaml") == (
+        0,
+        [
+            'asks http://prometheus:9090 for the servers with job="vllm" every 15 s',
+            "tells nobody of alerts: it shows them",
+            "keeps its state in memory",
+            "serves http://127.0.0.1:9108, to this machine alone",
+        ],
+    )
+    code, lines = checked(written(tmp_path, "from_prometheus: https://mimir/prometheus\n"))
+    assert (code, lines[0]) == (0, 'asks https://mimir/prometheus for the servers with job="vllm" every 15 s')
+
+
+def test_what_cannot_be_asked_of_a_prometheus_is_named_with_its_line(tmp_path):
+    file = written(
+        tmp_path,
+        """listen: 127.0.0.1:9108
+from_prometheus: http://prometheus:9090
+prometheus_selector: "{job='vllm'}"
+prometheus:
+  server_labels: []
+  tls_config: {ca_file: /no/such/ca.pem}
+""",
+    )
+    code, lines = checked(file)
+    said = "\n".join(lines)
+    assert code == 2
+    assert "line 5: prometheus.server_labels: " in said
+    good_labels = file.read_text().replace("[]", "[instance]")
+    file.write_text(good_labels)
+    said = "\n".join(checked(file)[1])
+    assert "line 3: prometheus_selector" in said
+    assert "line 6: prometheus.tls_config.ca_file: /no/such/ca.pem: no such file" in said
+    both = written(tmp_path, "target: [a:1]\nfrom_prometheus: http://prometheus:9090\n")
+    assert "line 2: from_prometheus: takes the place of target" in "\n".join(checked(both)[1])

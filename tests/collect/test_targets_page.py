@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from specwatch.collect import discovery, groups
+from specwatch.collect import discovery, groups, prometheus_fleet, prometheus_query
 from specwatch.collect.http import Cause, Limits
 from specwatch.config import SidecarConfig, load
-from specwatch.scrape_config import Action, DnsSdConfig, FileSdConfig, HttpSdConfig
-from specwatch.sidecar.reload import RELOADED
+from specwatch.scrape_config import Action, DnsSdConfig, FileSdConfig, HttpClient, HttpSdConfig, PrometheusConfig
+from specwatch.sidecar.reload import ASKED_SECONDS, RELOADED
 from specwatch.sidecar.service import GONE_SECONDS
 from specwatch.vllm.metrics import MAX_ENGINES, MAX_LINES
 
@@ -23,7 +23,8 @@ CONFIGURATIONS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 def test_a_configuration_that_is_shown_can_be_used(tmp_path: Path, text: str):
     file = tmp_path / "sidecar.yml"
     file.write_text(text)
-    assert len(load(SidecarConfig, file, {}).scrape_configs) == 2
+    config = load(SidecarConfig, file, {})
+    assert len(config.scrape_configs) == (0 if config.from_prometheus else 2)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,11 @@ def test_a_configuration_that_is_shown_can_be_used(tmp_path: Path, text: str):
         f"every {FileSdConfig(files=('a.json',)).refresh_interval:g} s (`refresh_interval`)",
         f"every {HttpSdConfig(url='http://a/').refresh_interval:g} s",
         f"every {DnsSdConfig(names=('a',)).refresh_interval:g} s",
+        f"One question an interval ({ASKED_SECONDS:g} s unless given",
+        f"{prometheus_query.ANSWER_BYTES // 2**20} MiB",
+        f"the other after {prometheus_fleet.FAILOVER:g} s of",
+        f"should not differ by more than {prometheus_fleet.SLACK:g} s",
+        *(f"| `{key}` |" for key in PrometheusConfig.model_fields.keys() - HttpClient.model_fields.keys()),
         *(f"`{action.value}`" for action in Action),
         *(f"`{key}`" for key in RELOADED),
         *(f'reason="{cause.value}"' for cause in (Cause.TIMEOUT, Cause.SIZE, Cause.SERIES)),
