@@ -6,10 +6,8 @@ import asyncio
 import json
 from typing import Any
 
-import aiohttp
-
 from specwatch.collect.credentials import Credentials
-from specwatch.collect.http import Cause, Limits, ScrapeError, fetch, http_session
+from specwatch.collect.http import Asker, Cause, Limits, ScrapeError, fetch, http_session
 from specwatch.collect.targets import Target
 from specwatch.vllm.metrics import PageError, PageReader, PageTooLarge, Snapshot, read_page
 
@@ -24,7 +22,7 @@ SMALL_PAGE = 2**18
 
 
 async def scrape(
-    session: aiohttp.ClientSession,
+    session: Asker,
     target: Target,
     limits: Limits | None = None,
     credentials: Credentials | None = None,
@@ -44,7 +42,7 @@ async def scrape(
 
 
 async def server_release(
-    session: aiohttp.ClientSession,
+    session: Asker,
     target: Target,
     limits: Limits | None = None,
     credentials: Credentials | None = None,

@@ -12,14 +12,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import aiohttp
 from prometheus_client.core import Metric
 
 from specwatch.alerting.evaluation import NO_DATA_SECONDS
+from specwatch.collect.connections import connections
 from specwatch.collect.credentials import Credentials
 from specwatch.collect.discovery import Discovery
-from specwatch.collect.http import Cause
-from specwatch.collect.scraper import Limits, ScrapeError, http_session, scrape, server_release
+from specwatch.collect.http import Asker, Cause
+from specwatch.collect.scraper import Limits, ScrapeError, scrape, server_release
 from specwatch.collect.targets import Target
 from specwatch.sidecar.launched import Launched
 from specwatch.sidecar.losslessness import LosslessnessChecks
@@ -159,7 +159,7 @@ class Service:
         self._gone: dict[str, _Gone] = {}
         self._gone_seconds = GONE_SECONDS * scale
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._session: aiohttp.ClientSession | None = None
+        self._session: Asker | None = None
         """While it runs."""
         self.pools = Pools(self._watch.drift)
         self._plain: dict[str, PlainSpeed] = {}
@@ -235,7 +235,7 @@ class Service:
 
     async def run(self) -> None:
         """Scrape every target again and again; returns only by cancellation."""
-        async with http_session() as session:
+        async with connections() as session:
             self._session = session
             try:
                 for watch in self.watches.values():
@@ -272,7 +272,7 @@ class Service:
                 except Exception:
                     log.exception("%r: a defect of specwatch in forgetting it", name, extra={"target": name})
 
-    def _begin(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
+    def _begin(self, session: Asker, watch: TargetWatch) -> None:
         if self.reader:
             return
         self._tasks[watch.target.name] = asyncio.create_task(self._keep_looking(session, watch))
@@ -281,7 +281,7 @@ class Service:
         if task := self._tasks.pop(name, None):
             task.cancel()
 
-    async def _keep_looking(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
+    async def _keep_looking(self, session: Asker, watch: TargetWatch) -> None:
         checking = self.losslessness
         checks = [checking.keep_checking(watch.target, lambda: self._credentials(watch))] if checking else []
         await asyncio.gather(self._keep_scraping(session, watch), *checks)
@@ -290,7 +290,7 @@ class Service:
         """How a target is asked, whatever for."""
         return self.discovery.credentials(watch.target) if self.discovery else None
 
-    async def _keep_scraping(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
+    async def _keep_scraping(self, session: Asker, watch: TargetWatch) -> None:
         name = watch.target.name
         tally = self.tallies[name]
         due = time.monotonic() + self.settings.interval * _phase(name) * (len(self.watches) > 1)
@@ -305,7 +305,7 @@ class Service:
             tally.missed += turns - 1
             due += turns * interval
 
-    async def scrape_once(self, session: aiohttp.ClientSession, watch: TargetWatch) -> None:
+    async def scrape_once(self, session: Asker, watch: TargetWatch) -> None:
         """Scrape one target, record what came of it, tell the listener."""
         tally = self.tallies[watch.target.name]
         began = time.monotonic()
@@ -331,9 +331,9 @@ class Service:
         # A page is judged at its own moment, for which its values are known already.
         await self.tell(watch, tally.ended_at if watch.error or watch.last_scrape is None else watch.last_scrape)
 
-    async def _observe(self, session: aiohttp.ClientSession, watch: TargetWatch, tally: ScrapeTally) -> None:
+    async def _observe(self, session: Asker, watch: TargetWatch, tally: ScrapeTally) -> None:
         credentials = self._credentials(watch)
-        snapshot = await scrape(session, watch.target, self.settings.limits, credentials)
+        snapshot = await scrape(session, watch.target, self.settings.limits, credentials, watch.reader)
         # The page is of this moment, however long the question about the release takes.
         at = self.clock.now()
         silent = watch.release is None and time.monotonic() - tally.release_asked >= RELEASE_SECONDS

@@ -119,7 +119,8 @@ class TargetView:
     def states(self) -> dict[str, float | None]:
         """The values of the alert catalogue's STATES; None where unknown."""
         values = self.headline.values
-        return Standing(self.up, self.dialect, values, self.cost, self.drift, self.speedups, self.distorted).states()
+        known = known_speedup(self.speedups)
+        return Standing(self.up, self.dialect, values, self.cost, self.drift, known, self.distorted).states()
 
 
 def speculates(dialect: Dialect | None) -> bool | None:
@@ -138,7 +139,8 @@ class Standing:
     values: Mapping[str, Value]
     cost: DraftCost
     drift: DriftReading
-    speedups: tuple[Speedup, ...]
+    known_speedup: float | None
+    """Where it was measured or calibrated."""
     distorted: bool | None
 
     def states(self) -> dict[str, float | None]:
@@ -149,7 +151,7 @@ class Standing:
             "drift_score": self.drift.score,
             "last_position_worth": self._last_position_worth(),
             "losslessness_distorted": _flag(self.distorted),
-            "known_speedup": known_speedup(self.speedups),
+            "known_speedup": self.known_speedup,
         }
 
     def _last_position_worth(self) -> float | None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from specwatch.alerting.catalogue import RATE_WINDOW
+from specwatch.alerting.catalogue import ALERTS, RATE_WINDOW, STATES
 from specwatch.alerting.text import clean, cut
 from specwatch.collect.targets import Target
+from specwatch.sidecar.headline_window import HeadlineWindow, covered
 from specwatch.sidecar.views import Standing, Stretch, TargetView, WindowView, number, window_label
-from specwatch.signals.catalogue import MIN_DRAFTS, Value, evaluate, signals
+from specwatch.signals.catalogue import LazyValues, Value, by_name, evaluate, signals
 from specwatch.signals.cost import CostCurve
 from specwatch.signals.course import BLOCK_SECONDS, Course, Setup
 from specwatch.signals.diagnosis import diagnose
@@ -24,7 +25,7 @@ from specwatch.signals.roofline import Bound
 from specwatch.signals.speedup import ASSUMED, DraftCost, Speedup, SpeedupKind
 from specwatch.signals.window import Increments, Ledgers, add_up
 from specwatch.signals.workload import WorkloadSettings, WorkloadTracker
-from specwatch.signals.worth import Basis, assess
+from specwatch.signals.worth import Basis
 from specwatch.vllm.metrics import Counter, Dialect, PageReader, Snapshot
 
 WINDOWS = (60.0, RATE_WINDOW, 6 * RATE_WINDOW, 72 * RATE_WINDOW)
@@ -47,6 +48,12 @@ DRIFT_COUNTERS = frozenset({Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPT
 
 DRAFTS_VARY = frozenset({"ngram", "ngram_gpu", "suffix"})
 """Methods that draft fewer than K tokens where they find fewer."""
+
+TRAFFIC = ("draft_throughput", "generation_throughput")
+"""Signals of which alerts want some least."""
+
+JUDGED = frozenset([*TRAFFIC, *(alert.signal for alert in ALERTS if alert.signal not in STATES)])
+"""Signals that alerts look at."""
 
 LONGEST_REASON = 300
 """Characters kept of why a scrape failed: it may quote the page, and goes into logs, terminals and the API."""
@@ -94,21 +101,6 @@ class WatchSettings:
         )
 
 
-@dataclass(frozen=True)
-class _Headline:
-    """The headline window at a moment."""
-
-    at: float
-    seconds: float | None
-    values: dict[str, Value]
-    speedups: tuple[Speedup, ...]
-
-
-def covered(parts: Sequence[Increments]) -> float | None:
-    """Seconds of a window that engines' increments really cover; None without two scrapes in it."""
-    return max((part.seconds for part in parts), default=None)
-
-
 class TargetWatch:
     """Takes in pages of one target and answers what they mean."""
 
@@ -128,7 +120,7 @@ class TargetWatch:
         self._workload = WorkloadTracker(self.settings.workload)
         self._course = Course(self.settings.block_seconds)
         self._snapshot: Snapshot | None = None
-        self._headline: _Headline | None = None
+        self._headline: HeadlineWindow | None = None
         self._error: str | None = None
         self._unheard = False
         """Whether nobody knows how it is."""
@@ -207,7 +199,7 @@ class TargetWatch:
             stretch = stretch.after(self.stretches.pop())
         self.stretches.append(stretch)
 
-    def headline_values(self, now: float) -> dict[str, Value]:
+    def headline_values(self, now: float) -> Mapping[str, Value]:
         """Every signal over the headline window, by name, pooled over the engines."""
         return self._headline_at(now).values
 
@@ -222,12 +214,17 @@ class TargetWatch:
 
     def best_speedup(self, now: float) -> tuple[float | None, SpeedupKind]:
         """The speedup over the headline window as it is shown: where it is known, else the catalogue's estimate."""
-        best = next(iter(self.speedups(now)), None)
+        is_more_known = self.settings.curve is not None or self.twins is not None
+        best = next(iter(self.speedups(now)), None) if is_more_known else None
         if best and best.kind is not SpeedupKind.ESTIMATED:
             return best.value, best.kind
         return number(self.headline_values(now), "estimated_speedup"), SpeedupKind.ESTIMATED
 
-    def _headline_at(self, now: float) -> _Headline:
+    def _known_speedup(self, now: float) -> float | None:
+        value, kind = self.best_speedup(now)
+        return None if kind is SpeedupKind.ESTIMATED else value
+
+    def _headline_at(self, now: float) -> HeadlineWindow:
         """Computed once for a moment: alerts, findings and the page ask for the same."""
         if self._headline is None or self._headline.at != now:
             increments = self._ledgers.over(self.settings.headline, now)
@@ -238,18 +235,16 @@ class TargetWatch:
                 drafts_vary=self.settings.method in DRAFTS_VARY,
                 accelerators=self.settings.accelerators,
             )
-            values = evaluate(self._signals, increments)
-            speedups = assess(increments, basis, MIN_DRAFTS)
-            self._headline = _Headline(now, covered(increments), values, speedups)
+            self._headline = HeadlineWindow(now, increments, LazyValues(by_name(self.settings.cost), increments), basis)
         return self._headline
 
     def judged_values(self, now: float) -> dict[str, Value]:
-        """What alerts judge: every signal over the headline window, and the states of the alert catalogue."""
+        """What alerts judge: their signals over the headline window, and the catalogue's states."""
         values = self.headline_values(now)
         dialect = self.dialect
         drift, cost = self.drift.reading(), self.settings.cost
-        standing = Standing(self.up, dialect, values, cost, drift, self.speedups(now), self.distorted)
-        return {**values, **standing.states()}
+        standing = Standing(self.up, dialect, values, cost, drift, self._known_speedup(now), self.distorted)
+        return {**{name: values[name] for name in JUDGED}, **standing.states()}
 
     @property
     def model_name(self) -> str | None:

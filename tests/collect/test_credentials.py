@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from specwatch.collect.connections import connections
 from specwatch.collect.credentials import Credentials
 from specwatch.collect.http import Cause, Limits, ScrapeError, fetch, http_session
 from specwatch.errors import InputError
@@ -21,6 +22,11 @@ from tests.support.http import serving, text_page
 PEMS = Path(__file__).parents[1] / "fixtures" / "tls"
 AUTHORITY = PEMS / "authority.pem"
 SECRET = "hunter2-opensesame"  # noqa: S105
+
+
+@pytest.fixture(autouse=True, params=[http_session, connections], ids=["aiohttp", "connections"])
+def _either_carries_the_questions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "http_session", request.param)
 
 
 def credentials(**client: Any) -> Credentials:

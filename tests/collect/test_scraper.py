@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from specwatch.collect.connections import connections
 from specwatch.collect.http import Cause
 from specwatch.collect.scraper import SMALL_PAGE, Limits, ScrapeError, http_session, scrape, server_release
 from specwatch.collect.targets import parse
@@ -18,6 +19,11 @@ from tests.support.http import answering, serving, text_page
 from tests.support.pages import page_text
 
 PAGE = page_text("vllm-0.32.0-v1-draft_model-es")
+
+
+@pytest.fixture(autouse=True, params=[http_session, connections], ids=["aiohttp", "connections"])
+def _either_carries_the_questions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "http_session", request.param)
 
 
 async def fetched(url: str, **limits: float) -> Snapshot:

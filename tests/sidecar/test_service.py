@@ -92,7 +92,7 @@ async def test_a_target_that_comes_back_is_said_to_answer_again(caplog):
 
 
 async def test_a_page_that_specwatch_itself_trips_over_costs_one_target_its_scrapes_and_no_other(caplog, monkeypatch):
-    async def scrape_or_trip(session, target, limits, credentials):
+    async def scrape_or_trip(session, target, limits, *more):
         if target.name == "odd":
             raise ZeroDivisionError
         return await scrape(session, target, limits)

@@ -1,0 +1,46 @@
+"""What is asked of a server and what comes of it, whatever carries the question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Cause(str, Enum):
+    """Why nothing came of a question."""
+
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    STATUS = "status"
+    SIZE = "size"
+    SERIES = "series"
+    PAGE = "page"
+    CREDENTIALS = "credentials"
+    DEFECT = "defect"
+
+
+class ScrapeError(Exception):
+    """A page that could not be had or read; the text says why in words for a person."""
+
+    def __init__(self, text: str, cause: Cause = Cause.CONNECTION) -> None:
+        super().__init__(text)
+        self.cause = cause
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a target may cost."""
+
+    seconds: float = 5.0
+    """From connecting to the last byte."""
+    bytes: int = 16 * 2**20
+    """Of the decompressed page. A page of vLLM is about 54 kB an engine."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server said."""
+
+    body: bytes
+    media_type: str
+    status: int = 200
