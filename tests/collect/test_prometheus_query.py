@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from specwatch.config import SidecarConfig, load
 from specwatch.errors import InputError
 from tests.support.engines import V1, StandIn, engine, prometheus_says, scraped
 from tests.support.http import answering, serving
+from tests.support.pages import FIXTURES
 
 HERE = "http://prometheus:9090"
+PEMS = FIXTURES / "tls"
 
 
 async def ask(asked: Engine, **limits: Any) -> int:
@@ -78,6 +81,16 @@ async def test_a_password_is_sent_as_basic_authentication(tmp_path: Path):
         basic = {"username": "me", "password_file": str(tmp_path / "password")}
         await ask(engine(url, prometheus={"basic_auth": basic}))
     assert there.asked[0].headers["Authorization"] == "Basic bWU6czNjcmV0"
+
+
+async def test_an_engine_behind_tls_is_asked_by_who_trusts_its_authority():
+    encryption = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    encryption.load_cert_chain(PEMS / "server.pem", PEMS / "server.key")
+    there = StandIn(scraped({0.0: V1}))
+    async with serving({"/api/v1/query": there.answer}, encryption=encryption) as url:
+        trusting = {"tls_config": {"ca_file": str(PEMS / "authority.pem")}}
+        assert await ask(engine(url, prometheus=trusting)) > 40
+        assert "certificate does not hold" in str(await refusal(engine(url)))
 
 
 @pytest.mark.parametrize(
