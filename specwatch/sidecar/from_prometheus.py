@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import aiohttp
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from specwatch.collect.discovery import Discovery, Source
@@ -75,29 +74,29 @@ class PrometheusReader:
                 # As with scrapes: whoever takes longer goes on at the next turn.
                 due += service.settings.interval * max(1, round((time.monotonic() - due) / service.settings.interval))
 
-    async def ask_once(self, session: aiohttp.ClientSession, service: Service) -> None:
+    async def ask_once(self, session: Asker, service: Service) -> None:
         """One question, and what came of it for every server."""
         began = time.monotonic()
         self.tally.queries += 1
         try:
             news, lacking = await self._news(session, service)
+            self.tally.seconds = time.monotonic() - began
+            self._source.last_success = service.clock.now()
+            self._say(self._lacking(lacking))
+            await self._take(service, news)
         except ScrapeError as problem:
             self.causes[problem.cause] += 1
             self._say(str(problem))
             await self._nobody_known(service, str(problem))
         except Exception as problem:
+            # One answer that trips over a defect of ours must not be the last that is read.
             self.causes[Cause.DEFECT] += 1
             defect = f"a defect of specwatch ({type(problem).__name__})"
             if self.error != defect:
                 log.exception("%s: %s", self._engine.url, defect)
             self._source.error = defect
-        else:
-            self.tally.seconds = time.monotonic() - began
-            self._source.last_success = service.clock.now()
-            self._say(self._lacking(lacking))
-            await self._take(service, news)
 
-    async def _news(self, session: aiohttp.ClientSession, service: Service) -> tuple[News, tuple[str, ...]]:
+    async def _news(self, session: Asker, service: Service) -> tuple[News, tuple[str, ...]]:
         """What is new of every server, and why some of it may be missing."""
         now = service.clock.now()
         matrix = await self._engine.ask(session, self._fleet.reach(now), service.settings.limits)

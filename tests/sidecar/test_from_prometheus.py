@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -25,6 +26,7 @@ from specwatch.sidecar.service import Clock, Service, ServiceSettings
 from specwatch.sidecar.watch import TargetWatch
 from tests.support.engines import LABELS, V1, V1_BEFORE, StandIn, scraped, ups
 from tests.support.http import serving
+from tests.support.sidecars import sidecar
 
 NOW = 1_700_000_000.0
 OTHER = {**LABELS, "instance": "gpu-2:8000"}
@@ -233,6 +235,25 @@ async def test_a_page_that_cannot_be_read_spoils_no_other_server():
         await it.ask()
         assert (it.watch().up, it.watch("gpu-2:8000").up) == (False, True)
         assert "draft position" in (it.watch().error or "")
+
+
+async def test_whether_servers_are_scraped_is_not_changed_by_a_reload(tmp_path: Path):
+    config = tmp_path / "sidecar.yml"
+    config.write_text("from_prometheus: http://127.0.0.1:1\n")
+    async with sidecar("--listen", "127.0.0.1:0", "--config", str(config)) as it:
+
+        async def reloaded(text: str) -> tuple[int, Any]:
+            config.write_text(text)
+            async with aiohttp.ClientSession() as session, session.post(f"{it.url}/api/v1/reload") as answer:
+                return answer.status, await answer.json()
+
+        code, said = await reloaded("target: [a:1]\n")
+        assert (code, "changed by a restart alone" in said["detail"]) == (409, True)
+        code, said = await reloaded("from_prometheus: http://127.0.0.1:1\nprometheus_selector: x\n")
+        assert (code, "prometheus_selector 'x'" in said["detail"]) == (409, True)
+        code, said = await reloaded("from_prometheus: http://127.0.0.1:1\ninterval: 20\nprometheus_tenant: a\n")
+        assert (code, said["changed"], said["needs_restart"]) == (200, ["interval"], ["prometheus_tenant"])
+        assert await it.end() == 0
 
 
 def test_it_asks_every_quarter_minute_unless_told_otherwise():
