@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from specwatch.collect.connections import connections
 from specwatch.collect.discovery import Discovery, Source
-from specwatch.collect.http import Cause, ScrapeError, http_session
+from specwatch.collect.http import Asker, Cause, ScrapeError
 from specwatch.collect.prometheus_fleet import Fleet, Moment, News
 from specwatch.collect.prometheus_query import Engine
 from specwatch.scrape_config import ScrapeConfig
@@ -66,7 +67,7 @@ class PrometheusReader:
 
     async def run(self, service: Service) -> None:
         """Ask again and again; returns only by cancellation."""
-        async with http_session() as session:
+        async with connections() as session:
             due = time.monotonic()
             while True:
                 await asyncio.sleep(max(0.0, due - time.monotonic()))

@@ -13,8 +13,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from specwatch.collect.connections import connections
 from specwatch.collect.discovery import Discovery, Wanted
-from specwatch.collect.http import Limits, http_session
+from specwatch.collect.http import Asker, Limits
 from specwatch.collect.prometheus_query import from_config
 from specwatch.collect.shards import Shard
 from specwatch.config import SidecarConfig, load
@@ -51,7 +52,7 @@ class Asking:
     reader: PrometheusReader
     there: StandIn
     clock: SetClock
-    session: aiohttp.ClientSession
+    session: Asker
     judged: list[tuple[str, float, bool | None]]
     """What the listener was told: target, time, and whether it is up."""
 
@@ -82,7 +83,7 @@ async def asking(*series: Any, shard: Shard | None = None, **options: Any) -> As
     async def listener(watch: TargetWatch, now: float, findings: Callable[[], object]) -> None:
         judged.append((watch.target.name, now, watch.up))
 
-    async with serving({"/api/v1/query": there.answer}) as url, http_session() as session:
+    async with serving({"/api/v1/query": there.answer}) as url, connections() as session:
         engine = from_config(load(SidecarConfig, None, {"from_prometheus": url, **options}))
         assert engine is not None
         discovery = Discovery(Wanted(shard=shard or Shard()))
