@@ -71,8 +71,8 @@ class Engine:
     config: PrometheusConfig
     credentials: Credentials
 
-    async def ask(self, session: aiohttp.ClientSession, seconds: float, limits: Limits) -> Matrix:
-        """Every wanted series with its samples of the last ``seconds``; ScrapeError, with a remedy, where there is none.
+    async def ask(self, session: Asker, seconds: float, limits: Limits) -> Matrix:
+        """Every wanted series with its samples of the last ``seconds``; ScrapeError with a remedy where there is none.
 
         What is wrong inside of the answer shows as it is read.
         """
