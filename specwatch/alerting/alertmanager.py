@@ -13,10 +13,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-import aiohttp
 
 from specwatch.alerting.delivery import Health, ReceiverStatus
 from specwatch.alerting.evaluation import AlertStatus, Transition
@@ -27,6 +25,9 @@ from specwatch.alerting.secrets import Secret, check_url
 from specwatch.alerting.webhook import own_labels, timestamp, to_text
 from specwatch.config import SidecarConfig, is_loopback
 from specwatch.errors import InputError
+
+if TYPE_CHECKING:
+    import aiohttp
 
 log = logging.getLogger(__name__)
 
@@ -223,6 +224,8 @@ class _Peer:
         self._last_problem = None
 
     async def _post(self, session: aiohttp.ClientSession, batch: list[dict[str, Any]]) -> str | None:
+        import aiohttp
+
         try:
             async with session.post(
                 self._address.url.reveal(),

@@ -18,12 +18,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from types import TracebackType
-
-import aiohttp
+from typing import TYPE_CHECKING
 
 from specwatch.alerting.notification import Notification
 from specwatch.alerting.posting import post, session_for
 from specwatch.alerting.receivers import Receiver
+
+if TYPE_CHECKING:
+    import aiohttp
 
 log = logging.getLogger(__name__)
 

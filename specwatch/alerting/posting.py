@@ -1,4 +1,7 @@
-"""Posting one message once, and what its receiver made of it."""
+"""Posting one message once, and what its receiver made of it.
+
+aiohttp is imported by the first message: a sidecar that tells nobody does without its nine megabytes.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timezone
 from email.utils import parsedate_to_datetime
-
-import aiohttp
+from typing import TYPE_CHECKING
 
 from specwatch import __version__
 from specwatch.alerting.notification import Notification
 from specwatch.alerting.receivers import Receiver, Verdict
 from specwatch.alerting.secrets import Secret
 from specwatch.alerting.text import clean, cut
+
+if TYPE_CHECKING:
+    import aiohttp
 
 LONGEST_RETRY_AFTER = 3600.0
 """Seconds; a receiver that asks for a longer pause is asked again after an hour."""
@@ -42,6 +47,8 @@ class Attempt:
 
 def session_for(is_local: bool, headers: Mapping[str, Secret] | None = None) -> aiohttp.ClientSession:
     """Connections to one receiver. Proxies of the environment lead out of the house; one on this machine is inside."""
+    import aiohttp
+
     shown = {name: value.reveal() for name, value in (headers or {}).items()}
     return aiohttp.ClientSession(
         trust_env=not is_local,
@@ -58,6 +65,8 @@ async def post(
     timeout: float,
 ) -> Attempt:
     """One attempt at all requests of a message, each of ``timeout`` seconds at most."""
+    import aiohttp
+
     answer = ""
     for request in receiver.posts(notification, thread):
         try:
@@ -89,6 +98,8 @@ async def _read(response: aiohttp.ClientResponse) -> str:
 
 def why_no_answer(problem: Exception, timeout: float) -> str:
     """What went wrong, for people. An exception's own text may hold the address, so none is passed on."""
+    import aiohttp
+
     if isinstance(problem, asyncio.TimeoutError):
         return f"no answer within {timeout:g} s"
     if isinstance(problem, aiohttp.ClientConnectorCertificateError):

@@ -44,3 +44,8 @@ class Answer:
     body: bytes
     media_type: str
     status: int = 200
+
+
+def refused(url: str, status: int) -> ScrapeError:
+    """What is said of an answer with another status than is wanted."""
+    return ScrapeError(f"the server answers {url} with HTTP {status}", Cause.STATUS)

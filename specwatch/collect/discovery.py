@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-import aiohttp
-
 from specwatch.collect import shards
+from specwatch.collect.connections import connections
 from specwatch.collect.credentials import Credentials
 from specwatch.collect.dns_sd import DnsSource
 from specwatch.collect.file_sd import FileSource
 from specwatch.collect.groups import DiscoveryError, TargetGroup
-from specwatch.collect.http import http_session
+from specwatch.collect.http import Asker
 from specwatch.collect.http_sd import HttpSource
 from specwatch.collect.labelled import NoTarget, labelled_target
 from specwatch.collect.shards import Shard
@@ -65,7 +64,7 @@ class LeftOut:
 class Reader(Protocol):
     """Reads the groups of one source."""
 
-    def read(self, session: aiohttp.ClientSession) -> Awaitable[list[TargetGroup]]:
+    def read(self, session: Asker) -> Awaitable[list[TargetGroup]]:
         """The groups now; DiscoveryError where they cannot be had."""
 
 
@@ -125,7 +124,7 @@ class Discovery:
         self.invalid: str | None = None
         """One of those that no rule left out, and why."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._session: aiohttp.ClientSession | None = None
+        self._session: Asker | None = None
         self._follow: Follow = lambda _: None
         self._said: object = {}
         self._pushed: list[Source] = []
@@ -157,7 +156,7 @@ class Discovery:
 
     async def run(self, follow: Follow) -> None:
         """Tell ``follow`` the targets now and whenever they change; returns only by cancellation."""
-        async with http_session() as session:
+        async with connections() as session:
             self._session, self._follow = session, follow
             try:
                 self._start()
@@ -221,7 +220,7 @@ class Discovery:
                 self._tasks[source.identity] = asyncio.create_task(keep_reading)
         self.tell()
 
-    async def _keep_reading(self, source: Source, reader: Reader, session: aiohttp.ClientSession) -> None:
+    async def _keep_reading(self, source: Source, reader: Reader, session: Asker) -> None:
         while True:
             before = source.groups
             await _read(source, reader, session)
@@ -239,7 +238,7 @@ class Discovery:
         self._said = left_out
 
 
-async def _read(source: Source, reader: Reader, session: aiohttp.ClientSession) -> None:
+async def _read(source: Source, reader: Reader, session: Asker) -> None:
     """Read once; what prevents it is kept, and logged when it begins, changes or ends."""
     before, job = source.error, source.config.job_name
     try:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 
-import aiohttp
-
 from specwatch.collect.groups import DiscoveryError, TargetGroup
+from specwatch.collect.http import Asker
 from specwatch.errors import InputError
 from specwatch.scrape_config import DnsSdConfig, RecordType
 
@@ -27,7 +26,7 @@ class DnsSource:
         if config.type is RecordType.SRV:
             require_dnspython()
 
-    async def read(self, _: aiohttp.ClientSession) -> list[TargetGroup]:
+    async def read(self, _: Asker) -> list[TargetGroup]:
         """The groups now, none for a name that does not exist; DiscoveryError where nobody answers."""
         ask = _services if self._config.type is RecordType.SRV else self._addresses
         try:

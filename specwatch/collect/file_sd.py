@@ -8,11 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import yaml
 
 from specwatch.collect.changed_files import signature
 from specwatch.collect.groups import LONGEST_LIST, DiscoveryError, TargetGroup, read_groups
+from specwatch.collect.http import Asker
 from specwatch.scrape_config import FileSdConfig
 
 MOST_FILES = 1000
@@ -32,7 +32,7 @@ class FileSource:
         self._problems: dict[Path, str] = {}
         self._too_many: list[str] = []
 
-    async def read(self, _: aiohttp.ClientSession) -> list[TargetGroup]:
+    async def read(self, _: Asker) -> list[TargetGroup]:
         """The groups, files by name; DiscoveryError, with what is known all the same, where a file is broken."""
         await asyncio.to_thread(self._look)
         groups = [group for path in sorted(self._groups) for group in self._groups[path]]

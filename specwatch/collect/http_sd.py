@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 
-import aiohttp
-
 from specwatch.collect.credentials import Credentials
 from specwatch.collect.groups import LONGEST_LIST, DiscoveryError, TargetGroup, read_groups
-from specwatch.collect.http import Limits, ScrapeError, fetch
+from specwatch.collect.http import Asker, Limits, ScrapeError, fetch
 from specwatch.scrape_config import HttpSdConfig
 
 LIMITS = Limits(seconds=30.0, bytes=LONGEST_LIST)
@@ -24,7 +22,7 @@ class HttpSource:
         """What is told of the URL: a query may hold a key."""
         self._credentials = Credentials(config)
 
-    async def read(self, session: aiohttp.ClientSession) -> list[TargetGroup]:
+    async def read(self, session: Asker) -> list[TargetGroup]:
         """The groups now; DiscoveryError for anything but status 200, this media type, and a list of groups."""
         url = self._config.url
         headers = {

@@ -13,10 +13,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-import aiohttp
-
 from specwatch.collect.credentials import Credentials
-from specwatch.collect.http import Answer, Cause, Limits, ScrapeError, fetch
+from specwatch.collect.http import Answer, Asker, Cause, Limits, ScrapeError, fetch
 from specwatch.collect.prometheus_answer import Matrix
 from specwatch.config import SidecarConfig
 from specwatch.errors import InputError

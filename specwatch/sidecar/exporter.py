@@ -15,7 +15,6 @@ from specwatch.sidecar import (
     diagnosis_families,
     drift_families,
     launched,
-    losslessness,
     scrape_families,
     worth_families,
 )
@@ -77,6 +76,8 @@ def _families(service: Service, alerts: AlertBook, views: Sequence[TargetView]) 
     yield from scrape_families.families(service)
     yield from alert_families.families(alerts.view(), len(alerts.silences()))
     if service.losslessness:
+        from specwatch.sidecar import losslessness
+
         yield from losslessness.families(service.losslessness)
     if service.launched:
         yield from launched.families(service.launched.record())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -23,7 +25,7 @@ from specwatch.collect import prometheus_query
 from specwatch.collect.discovery import Discovery, Wanted
 from specwatch.config import SidecarConfig, is_loopback
 from specwatch.errors import InputError, SpecwatchError
-from specwatch.sidecar import access, losslessness, tls
+from specwatch.sidecar import access, tls
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
 from specwatch.sidecar.from_prometheus import PrometheusReader
@@ -44,6 +46,9 @@ from specwatch.vllm.launch_record import LaunchRecord
 from specwatch.vllm.preflight.models import AbsentModel, find
 from specwatch.vllm.speculation import Speculation
 
+if TYPE_CHECKING:
+    from specwatch.sidecar.losslessness import LosslessnessChecks
+
 log = logging.getLogger(__name__)
 
 LARGEST_FINGERPRINTS = 4 * 2**20
@@ -51,6 +56,10 @@ LARGEST_FINGERPRINTS = 4 * 2**20
 
 MOST_CONNECTIONS = 512
 """At a time; more are answered 503. A Prometheus holds one, a browser six; a process may commonly have 1024 files."""
+
+COLLECT_AFTER = 20_000
+"""New objects after which Python looks for those that only hold each other: the work of many scrapes. After its own
+700 it would look at every scrape, and hardly any object here is of that kind."""
 
 DRAIN_SECONDS = 15
 """Longest a stop waits for answers under way and messages still to deliver."""
@@ -85,7 +94,7 @@ def run(config: SidecarConfig, host: str, port: int, reread: Callable[[], Sideca
         forgotten=alerts.forget,
         clock=clock,
         launched=launched,
-        losslessness=losslessness.from_config(config),
+        losslessness=_checks(config) if config.verify_every else None,
         cells=calibrated.cells if calibrated else (),
         scale=config.time_scale,
         discovery=discovery,
@@ -105,6 +114,7 @@ def run(config: SidecarConfig, host: str, port: int, reread: Callable[[], Sideca
     server = Server(
         uvicorn.Config(
             app,
+            ws="none",  # nobody speaks by web sockets here
             http="h11",  # it bounds the head of a request, at 64 KiB; httptools does not
             log_config=None,  # its own logging would differ from the rest in form; None leaves the program's as it is
             log_level="warning",
@@ -123,10 +133,25 @@ def run(config: SidecarConfig, host: str, port: int, reread: Callable[[], Sideca
         told = f"what {engine.url} has of {engine.selector}" if engine else ""
         what = told or _how_many(len(service.watches), len(config.scrape_configs))
         log.info("serving %s: a page, /metrics and /api/v1/signals, of %s", url, what)
+        _collect_seldom()
         try:
             server.run(sockets=[listener])
         finally:
             database.close()
+
+
+def _checks(config: SidecarConfig) -> LosslessnessChecks | None:
+    """Imported by those who want them: they ask over aiohttp, which takes nine megabytes."""
+    from specwatch.sidecar import losslessness
+
+    return losslessness.from_config(config)
+
+
+def _collect_seldom() -> None:
+    """What is imported stays for good and need not be looked at again; the rest is, when there is much that is new."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER)
 
 
 def _allow_connections() -> None:

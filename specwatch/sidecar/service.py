@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client.core import Metric
 
@@ -22,7 +22,6 @@ from specwatch.collect.http import Asker, Cause
 from specwatch.collect.scraper import Limits, ScrapeError, scrape, server_release
 from specwatch.collect.targets import Target
 from specwatch.sidecar.launched import Launched
-from specwatch.sidecar.losslessness import LosslessnessChecks
 from specwatch.sidecar.pauses import Pauses
 from specwatch.sidecar.pools import Pools
 from specwatch.sidecar.views import TargetView
@@ -32,6 +31,9 @@ from specwatch.signals.fleet_diagnosis import diagnose_fleet
 from specwatch.signals.plain_speed import PlainSpeed
 from specwatch.vllm.calibration import CalibratedCell
 from specwatch.vllm.metrics import Dialect, Snapshot
+
+if TYPE_CHECKING:
+    from specwatch.sidecar.losslessness import LosslessnessChecks
 
 log = logging.getLogger(__name__)
 
