@@ -1,12 +1,14 @@
 """What watching many servers costs, and whether each is scraped in time: the sidecar and Prometheus on the same ones.
 
-    python -m benchmarks.scrape --servers 1000 --minutes 10 --prometheus /path/to/prometheus
-    python -m benchmarks.scrape --servers 10 100 1000 5000 --minutes 2 --read-every 15
+    python -m benchmarks.scrape --prometheus /path/to/prometheus --write    # both parts, about 15 minutes
+    python -m benchmarks.scrape --only growth --growth 10 1000 --seconds 30
+    python -m benchmarks.scrape --only long --servers 200 --minutes 2 --read-every 15
 
 Simulated servers in processes of their own, each at its own address, serve pages as large as vLLM's. A real sidecar,
 on one core, finds them in a file of targets and scrapes each every five seconds; so does Prometheus, at the same time,
 on the other cores. What is told: scrapes due and made, turns missed, how late scrapes began, processor time and memory
-of either.
+of either. The long part is of many servers for ten minutes, the growth part of more and more of them, each for so long
+that the costs of a scrape show.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ from typing import Any
 
 import requests
 
+from benchmarks.scrape_report import INTERVAL, PAGE, PICTURE, Cost, Lags, Result, draw, report, table, write
 from benchmarks.scrape_servers import LAST_LINE
 from specwatch.lab.child import free_port
 
-INTERVAL = 5.0
 SAMPLE_SECONDS = 5.0
 """Between looks at what the sidecar tells of its scrapes: each one's lag is seen once."""
 SERVERS_A_PROCESS = 2500
@@ -56,41 +58,6 @@ class Reader:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         found = re.search(r"VmHWM:\s+(\d+) kB", status)
         return int(found[1]) / 1024 if found else 0.0
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Of one reader."""
-
-    name: str
-    rate: float
-    """Scrapes a second."""
-    cores: float
-    """Processor time a second."""
-    peak_megabytes: float
-
-    @property
-    def milliseconds(self) -> float:
-        """Processor time of a scrape."""
-        return 1000 * self.cores / self.rate if self.rate else 0.0
-
-
-@dataclass(frozen=True)
-class Result:
-    """Of one run."""
-
-    servers: int
-    seconds: float
-    scrapes: int
-    failures: int
-    missed: int
-    lags: Sequence[float]
-    """Seconds, of every scrape that was seen, ascending."""
-    costs: Sequence[Cost]
-
-    def lag(self, share: float) -> float:
-        """The lag that this share of the scrapes stays within."""
-        return self.lags[min(int(share * len(self.lags)), len(self.lags) - 1)] if self.lags else 0.0
 
 
 @contextmanager
@@ -201,7 +168,7 @@ def run(servers: int, seconds: float, binary: Path | None, read_every: float | N
             scrapes=scrapes,
             failures=after.failures - before.failures,
             missed=after.missed - before.missed,
-            lags=sorted(lags),
+            lags=Lags.of(lags),
             costs=costs,
         )
 
@@ -252,35 +219,33 @@ def watch(url: str, until: float, read_every: float | None) -> list[float]:
     return lags
 
 
-def report(result: Result) -> str:
-    """In words."""
-    due = result.servers * result.seconds / INTERVAL
-    half, nearly_all, most = (1000 * result.lag(share) for share in (0.5, 0.99, 1.0))
-    lines = [
-        f"{result.servers} servers for {result.seconds:.0f} s: {result.scrapes} scrapes of {due:.0f} due, "
-        f"{result.failures} failed, {result.missed} turns missed;",
-        f"  late by {half:.0f} ms (half), {nearly_all:.0f} ms (99 %), {most:.0f} ms (most) of {len(result.lags)} seen",
-    ]
-    return "\n".join([*lines, *map(_one_cost, result.costs)])
-
-
-def _one_cost(cost: Cost) -> str:
-    return (
-        f"  {cost.name:<11} {cost.milliseconds:6.2f} ms of processor a scrape, {cost.cores:6.1%} of a core, "
-        f"{cost.peak_megabytes:6.0f} MB at most, {cost.rate:.1f} scrapes a second"
-    )
+GROWTH = (1, 10, 100, 500, 1000, 2000, 5000)
+"""Servers."""
 
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure and tell."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scrape", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--servers", type=int, nargs="+", default=[1000])
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--only", choices=("long", "growth"), help="one of the two parts")
+    parser.add_argument("--servers", type=int, default=1000, help="of the long part (default: 1000)")
+    parser.add_argument("--minutes", type=float, default=10.0, help="the same (default: 10)")
+    parser.add_argument("--growth", type=int, nargs="+", default=GROWTH, help="servers of the growth part, in turn")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each of them (default: 20)")
     parser.add_argument("--prometheus", type=Path, help="its program; without, only the sidecar is measured")
     parser.add_argument("--read-every", type=float, help="seconds between readings of the sidecar's own /metrics")
+    parser.add_argument("--write", action="store_true", help=f"put tables into {PAGE}, and {PICTURE} beside it")
     chosen = parser.parse_args(words)
-    for servers in chosen.servers:
-        print(report(run(servers, chosen.minutes * 60, chosen.prometheus, chosen.read_every)), flush=True)
+    parts = {"growth": [(n, chosen.seconds) for n in chosen.growth], "long": [(chosen.servers, chosen.minutes * 60)]}
+    for part, runs in parts.items():
+        if chosen.only in (None, part):
+            results = []
+            for servers, seconds in runs:
+                results.append(run(servers, seconds, chosen.prometheus, chosen.read_every))
+                print(report(results[-1]), flush=True)
+            if chosen.write:
+                write(part, table(results), PAGE)
+            if chosen.write and part == "growth":
+                draw(results, PICTURE)
 
 
 if __name__ == "__main__":
