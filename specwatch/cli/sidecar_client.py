@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from specwatch import __version__
 from specwatch.alerting.text import clean, cut
 from specwatch.cli.sidecar_options import NOBODY, Identity
+from specwatch.collect.http import connection_failure
 from specwatch.collect.scraper import http_session, server_release
 from specwatch.collect.targets import Target
 from specwatch.errors import InputError, SpecwatchError
@@ -293,9 +294,10 @@ def _is_refusal(problem: Exception) -> bool:
 
 
 def _why(problem: Exception) -> str:
-    """The system's own words for a failed connection, else what kind of failure it is."""
+    """Why nothing came, in a few words."""
     if isinstance(problem, aiohttp.ServerDisconnectedError):
         return "it closed the connection without an answer"
-    cause = getattr(problem, "os_error", problem)
-    number = getattr(cause, "errno", None)
-    return os.strerror(number).lower() if isinstance(number, int) and number > 0 else type(cause).__name__
+    if isinstance(problem, aiohttp.ClientConnectorError):
+        return connection_failure(problem)
+    number = getattr(problem, "errno", None)
+    return os.strerror(number).lower() if isinstance(number, int) and number > 0 else type(problem).__name__

@@ -33,6 +33,8 @@ def write_all(folder: Path, files: Mapping[str, str]) -> list[Path]:
     names first and renamed at the end, so that a reader never meets half a file, and a full disk or a folder
     without permission leaves the old ones as they were. Raises SpecwatchError when the folder cannot be written.
     """
+    if folder.exists() and not folder.is_dir():
+        raise SpecwatchError(f"cannot write into {folder}: it is no folder; choose another one with --output")
     passing: dict[Path, Path] = {}
     try:
         for name, text in sorted(files.items()):
@@ -43,7 +45,7 @@ def write_all(folder: Path, files: Mapping[str, str]) -> list[Path]:
         for path, written in passing.items():
             written.replace(path)
     except OSError as problem:
-        reason = problem.strerror or str(problem)
+        reason = (problem.strerror or str(problem)).lower()
         raise SpecwatchError(f"cannot write into {folder}: {reason}; choose another folder with --output") from None
     finally:
         for written in passing.values():

@@ -97,8 +97,10 @@ def read(path: Path) -> LaunchRecord:
     try:
         with path.open("rb") as stream:
             content = json.loads(stream.read(SIZE_LIMIT))
-    except (OSError, ValueError) as problem:
-        raise InputError(f"launch record {path}: cannot be read: {problem}") from problem
+    except OSError as problem:
+        raise InputError(f"launch record {path}: {(problem.strerror or str(problem)).lower()}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"launch record {path}: no JSON, as specwatch launch writes it") from None
     if not isinstance(content, dict):
         raise InputError(f"launch record {path}: a JSON object is needed")
     if content.get("format") != FORMAT:

@@ -81,6 +81,7 @@ async def test_a_sidecar_tells_its_servers_and_alerts():
 
 async def test_nobody_there_is_said_so():
     assert "no sidecar answers there (connection refused)" in await refusal("http://127.0.0.1:1")
+    assert "no sidecar answers there (the host name is not known)" in await refusal("http://no-such-host.invalid")
 
 
 async def test_vllm_itself_is_recognised_and_the_way_without_a_sidecar_named():

@@ -33,7 +33,7 @@ def test_a_change_of_line_ends_differs(tmp_path: Path):
 
 def test_a_folder_that_is_a_file_gives_one_clear_message(tmp_path: Path):
     (tmp_path / "taken").write_text("")
-    with pytest.raises(SpecwatchError, match=r"cannot write into .*taken.*--output"):
+    with pytest.raises(SpecwatchError, match=r"cannot write into .*taken: it is no folder; .*--output"):
         write_all(tmp_path / "taken", {"a": "x\n"})
 
 

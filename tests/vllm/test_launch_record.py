@@ -93,8 +93,9 @@ def test_a_start_without_speculation_is_recorded_as_such():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "cannot be read"),
-        ("{", "cannot be read"),
+        (None, "no such file"),
+        ("{", "no JSON"),
+        ("[" * 60_000, "no JSON"),
         ("[]", "a JSON object is needed"),
         ("{}", "format None, this specwatch reads 1"),
         ({"format": 2}, "format 2, this specwatch reads 1"),
