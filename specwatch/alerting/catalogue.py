@@ -52,6 +52,14 @@ STATES = {
 RATE_WINDOW = 300.0
 """Seconds over which alerts look at rates: the five minutes that people ask for."""
 
+LONG_WINDOWS = 6
+"""Rate windows in the long one, half an hour: whether something lasts."""
+
+
+def over_long_window(signal: str) -> str:
+    """The name under which a signal over the long window is given to be judged."""
+    return f"{signal} over the long window"
+
 
 @dataclass(frozen=True)
 class Alert:
@@ -76,13 +84,8 @@ class Alert:
     as_percentage: bool = False
     """Show value and threshold as percentages."""
     long_window: bool = False
-    """In the rules the value over six rate windows must be past the threshold as well: that is what lasts there, and a
-    bad quarter of an hour among good ones does not."""
-
-    @property
-    def rule_for_seconds(self) -> float:
-        """How long the condition holds before Prometheus fires: one rate window where a long one says it lasts."""
-        return RATE_WINDOW if self.long_window else self.for_seconds
+    """The value over the long window must be past the threshold as well: a bad quarter of an hour among good ones is no
+    alert."""
 
     @property
     def runbook(self) -> str:
@@ -120,7 +123,7 @@ ALERTS: tuple[Alert, ...] = (
         signal="estimated_speedup",
         comparison=Comparison.BELOW,
         threshold=1.0,
-        for_seconds=600.0,
+        for_seconds=300.0,
         severity=Severity.PAGE,
         min_draft_rate=SOME_DRAFTS,
         long_window=True,

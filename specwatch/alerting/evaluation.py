@@ -2,16 +2,17 @@
 
     inactive ── condition holds ──▶ pending ── held for ``for_seconds`` ──▶ firing ── see below ──▶ inactive
 
-Prometheus' rules do the same with ``for`` and ``keep_firing_for``; a firing alert ends here
+The generated rules do the same in Prometheus, evaluation by evaluation. A firing alert ends
 
-* when the condition has been known to be false for CLEAR_SECONDS, as with ``keep_firing_for``;
-* when nothing has been known for NO_DATA_SECONDS. Prometheus would end it at once. But whoever is woken by
-  "resolved" at three in the morning goes back to sleep, and no data is not "fixed": the server may be down, idle,
-  or hidden behind a network fault. It ends at last, so that no incident stays open for ever, and the message says why;
+* when the condition has been known to be false for CLEAR_SECONDS;
+* when nothing has been known for NO_DATA_SECONDS. Whoever is woken by "resolved" at three in the morning goes back to
+  sleep, and no data is not "fixed": the server may be down, idle, or hidden behind a network fault. It ends at last, so
+  that no incident stays open for ever, and the message says why;
 * when its target is no longer watched.
 
-Nothing is known without a value, below the alert's minimum traffic, and, but for the alert about just that,
-while the target is down. An alert that is only pending starts over then: its condition did not hold throughout.
+Nothing is known without a value and below the alert's minimum traffic. An alert that is only pending starts over then:
+its condition did not hold throughout. A scrape that fails is no such time: values are those of a window, and are known
+until that is over. Else a server that is too busy to answer now and then would never be told of.
 
 No clock is read: time arrives with every evaluation.
 """
@@ -23,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from specwatch.alerting.catalogue import ALERTS, RATE_WINDOW, Alert, Comparison
+from specwatch.alerting.catalogue import ALERTS, RATE_WINDOW, Alert, Comparison, over_long_window
 from specwatch.alerting.text import clean, cut, duration
 from specwatch.signals.catalogue import Value
 
@@ -37,8 +38,6 @@ windows without any are no pause between two requests."""
 
 LABEL_LENGTH = 100
 """Characters of a target's or model's name in a sentence: the rest of the sentence must stay readable."""
-
-_UP = "target_up"
 
 
 class State(str, Enum):
@@ -159,8 +158,9 @@ class AlertEvaluator:
     def evaluate(self, at: float, *, target: str, model: str, values: Mapping[str, Value]) -> list[Transition]:
         """Take in the values of one target at one moment, and return what changed.
 
-        ``values`` maps names of signals, over the alerts' window, and of states to values; None or absent means
-        unknown. ``at`` is Unix seconds from a clock that does not step; where it runs back, no time has passed.
+        ``values`` maps names of signals, over the alerts' window, and of states to values, and those of alerts that
+        ask for it over the long window (``over_long_window``); None or absent means unknown. ``at`` is Unix seconds
+        from a clock that does not step; where it runs back, no time has passed.
         """
         watched = self._targets.setdefault(target, _Target())
         watched.model = model
@@ -168,7 +168,9 @@ class AlertEvaluator:
         changes: list[Transition] = []
         for alert in self._alerts:
             track = watched.tracks.setdefault(alert.name, _Track())
-            change = track.update(now, _known_value(alert, values), alert, self._scale)
+            value = _known_value(alert, values)
+            holds = value is not None and _is_past(alert, value, values)
+            change = track.update(now, value, holds, alert.for_seconds, self._scale)
             if change is not None:
                 changes.append(_transition(alert, target, watched, *change))
         return changes
@@ -233,13 +235,12 @@ class _Track:
     value_at: float = 0.0
     clear_since: float | None = None
 
-    def update(self, now: float, value: float | None, alert: Alert, scale: float) -> _Change | None:
+    def update(self, now: float, value: float | None, holds: bool, for_seconds: float, scale: float) -> _Change | None:
         """Take in a value, None for unknown; return the new state where somebody should hear of it."""
         if value is not None:
             self.value, self.value_at = value, now
-        holds = value is not None and alert.comparison.holds(value, alert.threshold)
         if self.state is not State.FIRING:
-            return self._towards_firing(now, holds, alert.for_seconds * scale)
+            return self._towards_firing(now, holds, for_seconds * scale)
         if holds:
             self.clear_since = None
             return None
@@ -276,13 +277,17 @@ class _Target:
 
 
 def _known_value(alert: Alert, values: Mapping[str, Value]) -> float | None:
-    """The value that the alert may judge; None when there is none, too little traffic, or the target is down."""
-    if alert.signal != _UP and _number(values, _UP) == 0.0:
-        return None
+    """The value that the alert may judge; None when there is none, or too little traffic."""
     needed = {"draft_throughput": alert.min_draft_rate, "generation_throughput": alert.min_generation_rate}
     if any((_number(values, signal) or 0.0) < least for signal, least in needed.items()):
         return None
     return _number(values, alert.signal)
+
+
+def _is_past(alert: Alert, value: float, values: Mapping[str, Value]) -> bool:
+    """Whether the condition holds, over the long window as well where the alert asks for that."""
+    long = _number(values, over_long_window(alert.signal)) if alert.long_window else value
+    return all(known is not None and alert.comparison.holds(known, alert.threshold) for known in (value, long))
 
 
 def _number(values: Mapping[str, Value], name: str) -> float | None:

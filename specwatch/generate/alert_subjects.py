@@ -41,6 +41,8 @@ class Subject:
     on_dashboard: bool = True
     """Whether the dashboard can be narrowed to it by the labels; the sidecar itself is on none."""
     guards: tuple[str, ...] = ()
+    """What must hold for the expression to be judged at all."""
+    lasting: tuple[str, ...] = ()
     """What must hold beside the comparison."""
     level: Level = Level.INSTANCE
     """Of whose traffic there must be enough."""
@@ -51,7 +53,7 @@ def subject_of(entry: Alert, config: RulesConfig) -> Subject:
     if entry.signal in _STATES:
         return _STATES[entry.signal](config)
     chosen = next(signal for signal in recorded_signals(config) if signal.name == entry.signal)
-    return Subject(recording(config).signal(chosen), Level.INSTANCE.labels, guards=_lasting(entry, chosen, config))
+    return Subject(recording(config).signal(chosen), Level.INSTANCE.labels, lasting=_lasting(entry, chosen, config))
 
 
 def _lasting(entry: Alert, chosen: Signal, config: RulesConfig) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from specwatch.alerting.catalogue import LONG_WINDOWS
 from specwatch.generate.promql import Level, Recording, duration, quoted
 from specwatch.generate.rules_config import RulesConfig
 from specwatch.signals.catalogue import Signal, signals
@@ -37,7 +38,7 @@ class Window:
 
 SHORT = Window(1, 1, "")
 """Five minutes: what alerts compare and dashboards show. One minute holds two scrapes of 30 s, too few for a rate."""
-LONG = Window(6, 1, "-long")
+LONG = Window(LONG_WINDOWS, 1, "-long")
 """Half an hour, the longest that the sidecar tells too: whether something lasts."""
 TREND = Window(72, 4, "-trend")
 """Six hours: what is usual at this time of day. It moves by less than 1 % in the two minutes between evaluations."""

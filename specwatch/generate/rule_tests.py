@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from specwatch.alerting.catalogue import Alert
+from specwatch.alerting.evaluation import CLEAR_SECONDS, NO_DATA_SECONDS
 from specwatch.alerting.watchdogs import HEARTBEAT, alert
 from specwatch.generate.alert_subjects import subject_of
 from specwatch.generate.promql import Level, duration, quoted
@@ -31,7 +32,7 @@ from specwatch.generate.recording_rules import (
 from specwatch.generate.rule_fleets import healthy, mixed_fleet, quiet
 from specwatch.generate.rule_published import published
 from specwatch.generate.rule_scenarios import Firing, fires_by_itself, firing, more_ways_to_fire
-from specwatch.generate.rule_traffic import MODEL, SERVER, Engine, Phase, Traffic, busy, levels, named, target, up
+from specwatch.generate.rule_traffic import MODEL, SERVER, Engine, K, Phase, Traffic, busy, levels, named, target, up
 from specwatch.generate.rules import ALERTING_GROUP, NOBODY, RUNBOOKS
 from specwatch.generate.rules_config import RulesConfig
 from specwatch.signals.catalogue import Signal, Value, evaluate, signal
@@ -58,6 +59,7 @@ def tests(config: RulesConfig, rules_file: str) -> dict[str, Any]:
             *(test for entry in config.alerts if fires_by_itself(entry) for test in _fires(entry, config)),
             _beats(config),
             *_rides_out_a_blip(config),
+            _outlives_its_data(config),
             *_stays_silent(config),
             _published(config),
             _records(config),
@@ -72,7 +74,7 @@ def group_order() -> list[str]:
 
 
 def _fires(entry: Alert, config: RulesConfig) -> Iterator[Test]:
-    held = math.ceil(entry.rule_for_seconds / config.interval)
+    held = math.ceil(entry.for_seconds / config.interval)
     scenarios = {"when it should": firing, **more_ways_to_fire(entry)}
     for what, scenario in scenarios.items():
         subject = scenario(entry, config, held + 20)
@@ -171,6 +173,32 @@ def _rides_out_a_blip(config: RulesConfig) -> Iterator[Test]:
     }
 
 
+def _outlives_its_data(config: RulesConfig) -> Test:
+    """No data is not "fixed": what fires goes on to fire on a server that falls idle, and not for ever."""
+    entry = alert("SpeculativeAcceptanceRateLow")
+    drafts, served = busy(config), _settled(config)
+    low = Traffic(drafts, accepted=int(drafts * K * config.threshold(entry) / 2))
+    # Of the window's length after the last draft there is a value.
+    kept = served + math.floor((NO_DATA_SECONDS - CLEAR_SECONDS) / config.interval)
+    over = served + math.ceil((config.rate_window + NO_DATA_SECONDS) / config.interval) + 2
+    subject = Firing(
+        series=list(Engine([Phase(low, served), Phase(Traffic(), over - served)]).series(config)),
+        begins=0,
+        labels={"instance": SERVER, "job": config.vllm_job, "model_name": MODEL},
+        value=_rate(low),
+        fields={"target": SERVER, "model": MODEL},
+    )
+    return {
+        "name": f"{entry.name} goes on to fire for a while where nothing more is known",
+        "interval": _at(1, config),
+        "input_series": subject.series,
+        "alert_rule_test": [
+            alert_test(entry, kept, config, [expectation(entry, subject, config)]),
+            alert_test(entry, over, config, []),
+        ],
+    }
+
+
 def _rate(traffic: Traffic) -> float:
     return traffic.accepted / (traffic.drafts * traffic.k)
 
@@ -189,7 +217,7 @@ def _stays_silent(config: RulesConfig) -> Iterator[Test]:
 
 def _settled(config: RulesConfig) -> int:
     """Steps after which whatever holds from the first has fired."""
-    longest = max(entry.rule_for_seconds for entry in config.alerts if fires_by_itself(entry))
+    longest = max(entry.for_seconds for entry in config.alerts if fires_by_itself(entry))
     return math.ceil((longest + config.rate_window) / config.interval)
 
 

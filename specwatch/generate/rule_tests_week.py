@@ -30,7 +30,7 @@ def tests(config: RulesConfig, rules_file: str) -> dict[str, Any]:
     entry = alert("SpeculationBelowLastWeek")
     # A week, then one evaluation after which the long window holds the new traffic alone.
     changes = (evaluations + 2) * STEPS
-    first = changes + STEPS * (1 + math.ceil(entry.rule_for_seconds / (STEPS * slow.interval)))
+    first = changes + STEPS * (1 + math.ceil(entry.for_seconds / (STEPS * slow.interval)))
     engines, fallen = _lives(config, changes, first + STEPS - changes)
     return {
         "rule_files": [rules_file],

@@ -5,13 +5,14 @@ All but drift is worked out from vLLM's own metrics, so the rules serve fleets w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from specwatch.alerting.catalogue import Alert
-from specwatch.alerting.evaluation import CLEAR_SECONDS
+from specwatch.alerting.catalogue import ALERTS, Alert
+from specwatch.alerting.evaluation import CLEAR_SECONDS, NO_DATA_SECONDS
 from specwatch.alerting.watchdogs import HEARTBEAT
 from specwatch.generate.alert_subjects import Subject, subject_of
-from specwatch.generate.promql import V0_SIGNALS, duration, number
+from specwatch.generate.promql import V0_SIGNALS, duration, number, quoted
 from specwatch.generate.recording_rules import Rule, recording, recording_groups
 from specwatch.generate.rules_config import RulesConfig
 from specwatch.vllm.metrics import Counter
@@ -36,8 +37,8 @@ def alerting_rule(entry: Alert, config: RulesConfig) -> Rule:
     """One alert of the catalogue as a rule; a KeyError when its texts name a label that the expression lacks."""
     subject = subject_of(entry, config)
     rule: Rule = {"alert": entry.name, "expr": _condition(entry, subject, config)}
-    if entry.rule_for_seconds:
-        rule["for"] = duration(config.scaled(entry.rule_for_seconds))
+    if entry.for_seconds:
+        rule["for"] = duration(config.scaled(entry.for_seconds))
     rule["keep_firing_for"] = duration(config.scaled(CLEAR_SECONDS))
     rule["labels"] = {"severity": config.severity(entry).value, **config.alert_labels}
     rule["annotations"] = _annotations(entry, subject, config)
@@ -59,10 +60,30 @@ def heartbeat_rule(config: RulesConfig) -> Rule:
 
 
 def _condition(entry: Alert, subject: Subject, config: RulesConfig) -> str:
-    text = f"{subject.expression} {entry.comparison.value} {number(config.threshold(entry))}"
     minimums = {Counter.DRAFT_TOKENS: entry.min_draft_rate, Counter.GENERATION_TOKENS: entry.min_generation_rate}
     traffic = [_enough(counter, least, entry, subject, config) for counter, least in minimums.items() if least]
-    return "\nand\n".join([text, *subject.guards, *traffic])
+    needed = (*subject.guards, *traffic)
+    past = f"{subject.expression} {entry.comparison.value} {number(config.threshold(entry))}"
+    holds = "\nand\n".join([past, *needed, *subject.lasting])
+    # Of absence, and of several servers at once, there is always something to say.
+    return f"{holds}\nor\n{_last_known(entry, subject, needed, config)}" if entry in ALERTS else holds
+
+
+def _last_known(entry: Alert, subject: Subject, needed: Sequence[str], config: RulesConfig) -> str:
+    """What was last known of a server that nothing is known of now, while the alert fires: no data is not "fixed".
+
+    As in ``alerting.evaluation``, it outlives its data by NO_DATA_SECONDS, of which the last ones are
+    ``keep_firing_for``.
+    """
+    known = "\nand\n".join([subject.expression, *needed])
+    memory = duration(config.scaled(NO_DATA_SECONDS - CLEAR_SECONDS))
+    step = duration(config.scaled(config.interval))
+    return (
+        f"last_over_time(({known})[{memory}:{step}])\n"
+        f"unless\n({known})\n"
+        f"and on ({', '.join(subject.labels)})\n"
+        f'ALERTS{{alertname={quoted(entry.name)}, alertstate="firing"}}'
+    )
 
 
 def _enough(counter: Counter, least: float, entry: Alert, subject: Subject, config: RulesConfig) -> str:

@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from specwatch.alerting.catalogue import ALERTS, RATE_WINDOW, STATES
+from specwatch.alerting.catalogue import ALERTS, LONG_WINDOWS, RATE_WINDOW, STATES, over_long_window
 from specwatch.alerting.text import clean, cut
 from specwatch.collect.targets import Target
 from specwatch.sidecar.headline_window import HeadlineWindow, covered
+from specwatch.sidecar.lately import Lately
 from specwatch.sidecar.views import Standing, Stretch, TargetView, WindowView, number, window_label
 from specwatch.signals.catalogue import LazyValues, Value, by_name, evaluate, signals
 from specwatch.signals.cost import CostCurve
@@ -28,7 +29,7 @@ from specwatch.signals.workload import WorkloadSettings, WorkloadTracker
 from specwatch.signals.worth import Basis
 from specwatch.vllm.metrics import Counter, Dialect, PageReader, Snapshot
 
-WINDOWS = (60.0, RATE_WINDOW, 6 * RATE_WINDOW, 72 * RATE_WINDOW)
+WINDOWS = (60.0, RATE_WINDOW, LONG_WINDOWS * RATE_WINDOW, 72 * RATE_WINDOW)
 """Seconds of the windows that signals are told over: a minute, and the three of the recording rules."""
 
 MOST_STRETCHES = 720
@@ -54,6 +55,9 @@ TRAFFIC = ("draft_throughput", "generation_throughput")
 
 JUDGED = frozenset([*TRAFFIC, *(alert.signal for alert in ALERTS if alert.signal not in STATES)])
 """Signals that alerts look at."""
+
+LASTING = frozenset(alert.signal for alert in ALERTS if alert.long_window)
+"""Signals that alerts look at over the long window too."""
 
 LONGEST_REASON = 300
 """Characters kept of why a scrape failed: it may quote the page, and goes into logs, terminals and the API."""
@@ -115,6 +119,7 @@ class TargetWatch:
         """What servers of the same model without speculation did; None without such servers."""
         self.settings = settings or WatchSettings()
         self._signals = signals(self.settings.cost)
+        self._lasting = tuple(signal for signal in self._signals if signal.name in LASTING)
         self._ledgers = Ledgers(max(self.settings.windows))
         self.drift = DriftDetector(self.settings.drift)
         self._workload = WorkloadTracker(self.settings.workload)
@@ -131,6 +136,7 @@ class TargetWatch:
         """What it did lately, until the history has fetched it."""
         self.trend: dict[int, float | None] = {}
         """Acceptance over the headline window by number of the step since 1970, the last one of each step kept."""
+        self.lately = Lately(self.settings.headline)
 
     @property
     def up(self) -> bool | None:
@@ -189,6 +195,7 @@ class TargetWatch:
     def _remember(self, at: float, step: Increments) -> None:
         now = int(at // TREND_STEP)
         self.trend[now] = number(self.headline_values(at), "acceptance_rate")
+        self.lately.note(at, self.trend[now])
         for old in [earlier for earlier in self.trend if earlier <= now - TREND_POINTS]:
             del self.trend[old]
         if step.seconds <= 0:
@@ -239,12 +246,14 @@ class TargetWatch:
         return self._headline
 
     def judged_values(self, now: float) -> dict[str, Value]:
-        """What alerts judge: their signals over the headline window, and the catalogue's states."""
+        """What alerts judge: signals over the headline window, some over the long one, and the catalogue's states."""
         values = self.headline_values(now)
         dialect = self.dialect
         drift, cost = self.drift.reading(), self.settings.cost
         standing = Standing(self.up, dialect, values, cost, drift, self._known_speedup(now), self.distorted)
-        return {**{name: values[name] for name in JUDGED}, **standing.states()}
+        lasting = evaluate(self._lasting, self._ledgers.over(LONG_WINDOWS * self.settings.headline, now))
+        long = {over_long_window(name): value for name, value in lasting.items()}
+        return {**{name: values[name] for name in JUDGED}, **long, **standing.states()}
 
     @property
     def model_name(self) -> str | None:

@@ -17,8 +17,8 @@ from specwatch.signals.dispersion import Dispersion, Spread
 from specwatch.vllm.metrics import Counter, EngineSnapshot
 
 LONGEST_STRETCH = 2.0
-"""A window in which scrapes are missing reaches back to the last point before it. Where that makes it more than this many
-times longer than asked for, it would speak of another time: then it begins when there were scrapes again."""
+"""A window in which scrapes are missing reaches back to the last point before it. Where that makes it more than this
+many times longer than asked for, it would speak of another time: then it begins when there were scrapes again."""
 
 JUMP_BACK = 0.5
 """A counter that falls but keeps more than this share of its value was corrected, not restarted: to get back
