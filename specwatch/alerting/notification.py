@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
+from typing import Any
 
 from specwatch.alerting.catalogue import Severity
 from specwatch.alerting.evaluation import LABEL_LENGTH, AlertStatus, State
 from specwatch.alerting.incidents import News
+from specwatch.alerting.sparkline import Course
 from specwatch.alerting.text import clean, cut
 
 MOST_SERVERS = 100
@@ -97,6 +99,8 @@ class Notification:
     diagnosis: str = ""
     """Why, as far as it is known, with its numbers and what helps; empty where nothing fires any more."""
     links: tuple[Link, ...] = ()
+    course: Course | None = None
+    """The first server's last hours, where they are known."""
 
     @classmethod
     def of(cls, news: News, places: Places | None = None, diagnosis: str = "") -> Notification:
@@ -130,6 +134,7 @@ class Notification:
             "first": ServerNews(**fields["first"]),
             "others": tuple(ServerNews(**other) for other in fields["others"]),
             "links": tuple(Link(**link) for link in fields["links"]),
+            "course": _course(fields.get("course")),
         }
         return cls(**fields | made)
 
@@ -151,9 +156,18 @@ class Notification:
         return ", ".join(part for part in parts if part)
 
     @property
+    def lately(self) -> str:
+        """The last hours in a line; empty where nothing is known of them."""
+        return f"{self.course.title}: {self.course.line}" if self.course and self.course.line else ""
+
+    @property
     def title(self) -> str:
         """The message in one line."""
         return f"{'Firing' if self.firing else 'Resolved'}: {self.summary}"
+
+
+def _course(fields: dict[str, Any] | None) -> Course | None:
+    return Course(**fields | {"values": tuple(fields["values"])}) if fields else None
 
 
 def utc(moment: float) -> str:

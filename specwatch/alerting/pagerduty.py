@@ -69,6 +69,7 @@ def _incident(notification: Notification) -> dict[str, Any]:
                 **({"value": first.value} if first.value else {}),
                 **({"alarm": notification.condition} if notification.condition else {}),
                 "since": utc(first.since),
+                **({"lately": notification.lately} if notification.lately else {}),
                 **({"also": _text(_others(notification))} if notification.others else {}),
             },
         },

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from specwatch.alerting.catalogue import Severity
 from specwatch.alerting.notification import Link, Notification, other, utc
+from specwatch.alerting.sparkline import Course
 from specwatch.alerting.text import clean, duration
 
 HEADER_LENGTH = 150
@@ -57,6 +58,8 @@ def payload(notification: Notification) -> dict[str, Any]:
         blocks.append(
             {"type": "section", "text": _markup(f"*Diagnosis*\n{escaped(notification.diagnosis, DIAGNOSIS_LENGTH)}")}
         )
+    if notification.course and notification.course.line:
+        blocks.append({"type": "section", "text": _markup(_course(notification.course, notification.first.target))})
     links = _links(notification.links)
     if links:
         blocks.append({"type": "section", "text": _markup(links)})
@@ -118,6 +121,11 @@ def _others(notification: Notification) -> str:
             return "\n".join([*kept, f"and {left_out} more"])
         kept.append(line)
     return "\n".join([*kept, *([f"and {notification.left_out} more"] if notification.left_out else [])])
+
+
+def _course(course: Course, target: str) -> str:
+    # As code, where the bars are of one width.
+    return f"*{course.title}, on {escaped(target, LINE_LENGTH)}*\n`{course.line}`"
 
 
 def _links(links: Sequence[Link]) -> str:

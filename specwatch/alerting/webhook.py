@@ -53,6 +53,7 @@ def alert(notification: Notification, server: ServerNews) -> dict[str, Any]:
     own = own_labels(notification.alert, notification.severity, notification.model, server.target)
     about = {"summary": to_text(server.summary), "description": to_text(server.description)}
     about |= {"value": server.value} if server.value else {}
+    about |= {"lately": notification.lately} if server is notification.first and notification.lately else {}
     return {
         "status": _status(server.firing),
         "labels": own,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from specwatch.alerting import catalogue
@@ -20,6 +20,7 @@ from specwatch.alerting.inhibition import inhibited_by
 from specwatch.alerting.notification import Notification, Places
 from specwatch.alerting.receivers import Receiver
 from specwatch.alerting.silences import Silence, Silences
+from specwatch.alerting.sparkline import Course
 from specwatch.sidecar.alert_keeping import Keeper
 from specwatch.sidecar.relayed import PostedGroup, notifications
 from specwatch.sidecar.service import Clock, Findings
@@ -108,6 +109,8 @@ class AlertBook:
         self._incidents = Incidents(time_scale)
         self._findings: dict[str, Findings] = {}
         """By target, what to ask for its diagnosis."""
+        self._courses: dict[str, Callable[[float], Course]] = {}
+        """By target, its last hours up to a moment."""
         self._keeper = Keeper(database, self.now, self._everything)
         self._delivery = Delivery(
             receivers, settled=self._keeper.settled, is_kept=bool(database and database.status.path)
@@ -140,6 +143,7 @@ class AlertBook:
         """Take in what a target's last scrape says, and send what changes."""
         name = watch.target.name
         self._findings[name] = findings
+        self._courses[name] = watch.lately.course
         self._restored.discard(name)
         model = watch.model_name or ""
         self._take(name, self._evaluator.evaluate(at, target=name, model=model, values=watch.judged_values(at)), at)
@@ -151,12 +155,13 @@ class AlertBook:
         """Send what Alertmanager posted; on the disk when this returns, where there is one."""
         now = self.now()
         found = notifications(group, self._places, self._why, now)
-        messages = [message for one in found for message in self._delivery.address(one, now)]
+        messages = [message for one in found for message in self._delivery.address(self._with_course(one), now)]
         await self._keeper.accept(messages, self._delivery)
 
     async def forget(self, target: str) -> None:
         """Take in that a target is gone for good: what fires there is over."""
         self._findings.pop(target, None)
+        self._courses.pop(target, None)
         self._restored.discard(target)
         self._take(target, self._evaluator.forget(target), self.now())
 
@@ -229,7 +234,13 @@ class AlertBook:
 
     def _told_as(self, news: News) -> Notification:
         """The message, with the diagnosis of the server that has fired for the longest."""
-        return Notification.of(news, self._places, self._why(news.firing[0].target) if news.firing else "")
+        why = self._why(news.firing[0].target) if news.firing else ""
+        return self._with_course(Notification.of(news, self._places, why))
+
+    def _with_course(self, told: Notification) -> Notification:
+        """The message with the last hours of the server that it speaks of, where that is watched here."""
+        course = self._courses.get(told.first.target)
+        return replace(told, course=course(self.now())) if course else told
 
     def _why(self, target: str) -> str:
         findings = self._findings.get(target)

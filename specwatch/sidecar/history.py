@@ -131,12 +131,14 @@ class History:
         await asyncio.gather(self.recall(), again(self._collect_all, COLLECT_SECONDS), again(self.save, SAVE_SECONDS))
 
     async def recall(self) -> None:
-        """Give the watches the last hour's trend, as an earlier run has left it."""
+        """Give the watches the last hours' trend, as an earlier run has left it."""
         now = self._service.clock.now()
         for name, watch in list(self._service.watches.items()):
             told = await self.tell(name, now - TREND_POINTS * TREND_STEP, now, TREND_STEP)
             points = told.points if told else []
             watch.trend = {**{int(p.at // TREND_STEP): p.acceptance_rate for p in points}, **watch.trend}
+            told = await self.tell(name, now - watch.lately.seconds, now, self._service.headline)
+            watch.lately.recall({point.at: point.acceptance_rate for point in told.points} if told else {})
 
     async def save(self) -> None:
         """Write what is new; what the disk does not take now waits for the next time."""

@@ -105,7 +105,7 @@ def test_slack_is_told_to_look_for_no_names_and_addresses_by_itself():
 
     found = objects(slack.payload(absurd("@channel http://evil.example")))
 
-    assert len(found) == 8
+    assert len(found) == 9
     assert all(entry["verbatim"] is True for entry in found)
 
 
