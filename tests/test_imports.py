@@ -9,7 +9,7 @@ from pathlib import Path
 import specwatch
 
 PACKAGE = Path(specwatch.__file__).parent
-LEAVES = {"config", "errors", "scrape_config", "vllm"}
+LEAVES = {"config", "errors", "scrape_config", "vllm", "waiting"}
 BELOW_EACH = LEAVES | {"signals"}
 MAY_IMPORT = {
     "__main__": {"cli"},
@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "config": {"errors", "scrape_config"},
     "scrape_config": set(),
     "errors": set(),
+    "waiting": set(),
     "__init__": set(),
 }
 """Each part and the parts below it. Everyone may import itself, and the version that ``specwatch`` holds."""

@@ -25,6 +25,7 @@ from specwatch.alerting.secrets import Secret, check_url
 from specwatch.alerting.webhook import own_labels, timestamp, to_text
 from specwatch.config import SidecarConfig, is_loopback
 from specwatch.errors import InputError
+from specwatch.waiting import within
 
 if TYPE_CHECKING:
     import aiohttp
@@ -179,7 +180,7 @@ class _Peer:
                 await self._send(session, bodies())
                 pause = min(2.0**self._failures_in_a_row, RESEND_SECONDS) if self._failures_in_a_row else RESEND_SECONDS
                 try:
-                    await asyncio.wait_for(self._cause(), pause)
+                    await within(pause, self._cause())
                 except asyncio.TimeoutError:
                     continue
 

@@ -23,6 +23,7 @@ from specwatch import __version__
 from specwatch.collect.asking import Limits
 from specwatch.collect.credentials import Terms
 from specwatch.collect.raw_answer import NoAnswer, NotHttp, RawAnswer, TooLarge
+from specwatch.waiting import within
 
 IDLE_SECONDS = 120.0
 """How long a connection is kept for the next question. A server that closes it sooner is asked anew."""
@@ -200,7 +201,7 @@ class Connections:
                 # The server gave the connection up while the question was on its way, as it may when nothing is asked.
                 if ended.begun:
                     raise
-        connection = await asyncio.wait_for(self._connect(where, key), until - time.monotonic())
+        connection = await within(until - time.monotonic(), self._connect(where, key))
         return await self._ask(key, connection, question, RawAnswer(limits.bytes, wanted), until)
 
     async def _ask(

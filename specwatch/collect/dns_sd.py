@@ -9,6 +9,7 @@ from specwatch.collect.groups import DiscoveryError, TargetGroup
 from specwatch.collect.http import Asker
 from specwatch.errors import InputError
 from specwatch.scrape_config import DnsSdConfig, RecordType
+from specwatch.waiting import within
 
 SECONDS = 10.0
 """Longest a question may take; resolvers ask twice within that."""
@@ -30,7 +31,7 @@ class DnsSource:
         """The groups now, none for a name that does not exist; DiscoveryError where nobody answers."""
         ask = _services if self._config.type is RecordType.SRV else self._addresses
         try:
-            told = await asyncio.wait_for(asyncio.gather(*map(ask, self._config.names)), SECONDS)
+            told = await within(SECONDS, asyncio.gather(*map(ask, self._config.names)))
         except asyncio.TimeoutError:
             names = ", ".join(self._config.names)
             raise DiscoveryError(f"{names}: no answer from DNS within {SECONDS:g} s") from None
