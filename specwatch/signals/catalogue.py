@@ -83,6 +83,7 @@ _ACCEPTANCE = (
             {Counter.ACCEPTED_TOKENS: 1.0},
             {Counter.DRAFT_TOKENS: 1.0},
             at_least={Counter.DRAFT_TOKENS: MIN_DRAFTS},
+            is_share=True,
         ),
     ),
     Signal(

@@ -79,6 +79,7 @@ def delivered_rate(min_draft_tokens: float) -> Ratio:
         {Counter.GENERATION_TOKENS: 1.0, Counter.FIRST_TOKENS: -1.0, Counter.DECODE_STEPS: -1.0},
         {Counter.DRAFT_TOKENS: 1.0},
         at_least={Counter.DRAFT_TOKENS: min_draft_tokens},
+        is_share=True,
     )
 
 
@@ -93,4 +94,5 @@ def truncated_share(min_accepted_tokens: float) -> Ratio:
         },
         {Counter.ACCEPTED_TOKENS: 1.0},
         at_least={Counter.ACCEPTED_TOKENS: min_accepted_tokens},
+        is_share=True,
     )

@@ -31,6 +31,9 @@ quiet server. Before, the reference needs whatever there is."""
 UNDER_WAY = 0.5
 """Score from which a change is told of: by then it is a few thousand to one, e^(EVIDENCE/2)."""
 
+MOST_TOKENS = 1e12
+"""Draft tokens between two scrapes that are believed: a million a second for eleven days."""
+
 STATE_VERSION = 1
 
 
@@ -119,13 +122,15 @@ class DriftDetector:
         accepted: float,
         regime: Hashable = None,
     ) -> DriftReading:
-        """Take in what happened in the ``seconds`` before ``at``.
+        """Take in what happened in the ``seconds`` before ``at``; counts that contradict each other are left out.
 
         ``regime`` is whatever makes acceptance incomparable when it changes (K, method, release): a new one starts a
         new reference instead of an alarm, also in place of a frozen one.
         """
         if regime != self._regime or self._regime_since is None:
             self._enter(regime, at - seconds)
+        if not (0 <= accepted <= draft_tokens <= MOST_TOKENS and drafts >= 0):
+            return self.reading()
         self._seconds += seconds
         self._drafts += drafts
         self._draft_tokens += draft_tokens

@@ -34,6 +34,8 @@ class Ratio:
     denominator: Terms = field(default_factory=dict)
     offset: float = 0.0
     at_least: Terms = field(default_factory=dict)
+    is_share: bool = False
+    """Whether it is a part of a whole. Where it is not from 0 to 1, counters contradict each other: no value."""
 
     @property
     def is_rate(self) -> bool:
@@ -51,7 +53,9 @@ class Ratio:
         of a hostile page may hold anything) has no value either.
         """
         value = self._quotient(engines)
-        return value if value is not None and math.isfinite(value) else None
+        if value is None or not math.isfinite(value) or (self.is_share and not 0.0 <= value <= 1.0):
+            return None
+        return value
 
     def _quotient(self, engines: Sequence[Increments]) -> float | None:
         needed = self._needed
@@ -96,7 +100,8 @@ class PerPosition:
         if drafts < max(self.at_least, 1.0):
             return None
         rate = sum([m.accepted_per_position[position] for m in members]) / drafts
-        return rate if math.isfinite(rate) else None
+        # Outside, counters contradict each other.
+        return rate if 0.0 <= rate <= 1.0 else None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import math
 import sys
 from collections.abc import Sequence
 
+from specwatch.vllm.page_lines import UNUSUAL
+
 HELP, TYPE = "# HELP ", "# TYPE "
 
 LONGEST = 2**19
@@ -47,8 +49,7 @@ class Layout:
         if len(lines) != len(self.begins) or lines[-1] or not all(map(str.startswith, lines, self.begins)):
             return None
         told = [lines[number][length:] for number, length in self._wanted]
-        # Python takes 1_0 for a number, and Prometheus does not.
-        if "_" in "".join(told):
+        if UNUSUAL.search("".join(told)):
             return None
         try:
             values = list(map(float, told))

@@ -32,6 +32,9 @@ _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
 
+UNUSUAL = re.compile(r"[^ -^`-~\t\r\f\v]")
+"""What Python takes in a number and Prometheus does not: an underscore, digits and spaces of other scripts."""
+
 SHOWN = 80
 """Characters of a page that an error repeats."""
 REMEMBERED = 16384
@@ -64,6 +67,8 @@ def _series(text: str) -> _Series:
     """Name and labels of a line's text before its closing brace, and both as a key."""
     name, _, rest = text.partition("{")
     name = name.strip()
+    if len(name.split()) != 1:
+        raise _no_metrics(text)
     labels: dict[str, str] = {}
     at = 0
     rest = rest.rstrip()
@@ -79,7 +84,7 @@ def _series(text: str) -> _Series:
 def _value(rest: str, line: str) -> float:
     """The value behind a series; a time may follow it."""
     words = rest.split()
-    if len(words) not in (1, 2) or "_" in rest:
+    if len(words) not in (1, 2) or UNUSUAL.search(rest):
         raise _no_metrics(line)
     try:
         value = float(words[0])
