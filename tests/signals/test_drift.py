@@ -256,3 +256,11 @@ def test_what_a_detector_remembers_does_not_grow(learned):
     before = len(json.dumps(detector.state()))
     feed(detector, rng, alpha=0.8, blocks=1000)
     assert len(json.dumps(detector.state())) < 1.2 * before
+
+
+@pytest.mark.parametrize("counts", [(100, 500, 501), (100, 500, -1), (1e200, 1e200, 1e200), (-1, 500, 100)])
+def test_counts_that_contradict_each_other_or_that_no_server_makes_teach_nothing(learned, counts: tuple[float, ...]):
+    detector, _ = learned
+    before = detector.state()
+    detector.update(100_000, BLOCK, *counts, regime=5)
+    assert detector.state() == before

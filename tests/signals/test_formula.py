@@ -174,3 +174,15 @@ def test_what_is_no_finite_number_has_no_value(count: float):
     assert all(value == value for value in known)
     assert values["draft_throughput"] is None
     assert values["position_acceptance"] == (None, None)
+
+
+def test_a_share_that_counters_contradict_has_no_value():
+    share = Ratio({Counter.ACCEPTED_TOKENS: 1.0}, {Counter.DRAFT_TOKENS: 1.0}, is_share=True)
+    for accepted, value in ((0.0, 0.0), (50.0, 0.5), (100.0, 1.0), (101.0, None), (-1.0, None)):
+        counts = {Counter.ACCEPTED_TOKENS: accepted, Counter.DRAFT_TOKENS: 100.0}
+        assert share.over([Increments(30.0, counts)]) == value
+
+
+def test_a_position_that_is_accepted_more_often_than_drafted_has_no_value():
+    counts = {Counter.DRAFTS: 100.0}
+    assert PerPosition(at_least=30).over([Increments(30.0, counts, (101.0, 50.0, -1.0))]) == (None, 0.5, None)

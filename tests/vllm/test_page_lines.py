@@ -53,3 +53,14 @@ def test_a_huge_label_is_read_and_not_remembered():
     (sample,) = read(f'a{{b="{"x" * LONGEST_REMEMBERED}"}} 1')
     assert len(sample.labels["b"]) == LONGEST_REMEMBERED
     assert _series.cache_info().currsize == before
+
+
+@pytest.mark.parametrize("number", ["٣", "９", "1\u00a0", "1\x1c2", "1_0"])
+def test_digits_and_spaces_of_other_scripts_are_no_numbers(number: str):
+    with pytest.raises(PageError, match="text format"):
+        read(f'a{{b="c"}} {number}')
+
+
+def test_a_series_without_labels_that_an_exemplar_follows_is_no_series_of_another_name():
+    with pytest.raises(PageError, match="text format"):
+        read('a 1 # {trace_id="b"} 1')
