@@ -55,7 +55,7 @@ def test_a_huge_label_is_read_and_not_remembered():
     assert _series.cache_info().currsize == before
 
 
-@pytest.mark.parametrize("number", ["٣", "９", "1\u00a0", "1\x1c2", "1_0"])
+@pytest.mark.parametrize("number", ["٣", "\uff19", "1\u00a0", "1\x1c2", "1_0"])
 def test_digits_and_spaces_of_other_scripts_are_no_numbers(number: str):
     with pytest.raises(PageError, match="text format"):
         read(f'a{{b="c"}} {number}')
