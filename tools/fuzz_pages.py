@@ -106,8 +106,7 @@ def fuzz(cases: int, seed: int) -> Report:
 def _try(page: bytes, watch: TargetWatch, at: float, report: Report) -> None:
     report.cases += 1
     try:
-        with _limited():
-            problems = problems_with(page, watch, at)
+        problems = problems_with(page, watch, at)
     except PageError:
         report.refused += 1
         return
@@ -125,13 +124,16 @@ def problems_with(page: bytes, watch: TargetWatch, at: float) -> list[str]:
     except UnicodeDecodeError as problem:
         raise PageError("the page is not text") from problem
     try:
-        told = watch.reader.read(text)
+        with _limited():
+            told = watch.reader.read(text)
     except PageError:
         if has_reason_to_be_refused(text):
             raise
         return ["refused without a reason"]
-    watch.observe(at, told)
-    return [*_misread(text, told), *_out_of_range(watch, at)]
+    with _limited():
+        watch.observe(at, told)
+        out_of_range = list(_out_of_range(watch, at))
+    return [*_misread(text, told), *out_of_range]
 
 
 def _misread(text: str, told: Snapshot) -> list[str]:

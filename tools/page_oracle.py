@@ -107,18 +107,22 @@ class _Characters:
 
     def _quoted(self) -> str:
         self._expect('"')
-        value = ""
-        while self._now != '"':
-            if self._now == "\\":
-                self._at += 1
-                value += ESCAPED.get(self._now, "\\" + self._now)
-            else:
-                value += self._now
-            if not self._now:
+        pieces = []
+        while True:
+            quote = self._text.find('"', self._at)
+            if quote < 0:
                 raise NotTheFormat(self._text)
+            slash = self._text.find("\\", self._at, quote)
+            end = quote if slash < 0 else slash
+            pieces.append(self._text[self._at : end])
+            self._at = end + 1
+            if end == quote:
+                return "".join(pieces)
+            escaped = self._now
+            if not escaped:
+                raise NotTheFormat(self._text)
+            pieces.append(ESCAPED.get(escaped, "\\" + escaped))
             self._at += 1
-        self._at += 1
-        return value
 
     @property
     def _now(self) -> str:

@@ -28,9 +28,12 @@ class Sample(NamedTuple):
     """May be infinite or no number: pages hold such."""
 
 
-_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
+_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)', re.ASCII)
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
+
+BLANK = " \t\r\f\v"
+"""What may stand between the parts of a line."""
 
 UNUSUAL = re.compile(r"[^ -^`-~\t\r\f\v]")
 """What Python takes in a number and Prometheus does not: an underscore, digits and spaces of other scripts."""
@@ -66,12 +69,12 @@ _Series = tuple[str, Mapping[str, str], tuple[str, frozenset[tuple[str, str]]]]
 def _series(text: str) -> _Series:
     """Name and labels of a line's text before its closing brace, and both as a key."""
     name, _, rest = text.partition("{")
-    name = name.strip()
+    name = name.strip(BLANK)
     if len(name.split()) != 1:
         raise _no_metrics(text)
     labels: dict[str, str] = {}
     at = 0
-    rest = rest.rstrip()
+    rest = rest.rstrip(BLANK)
     while at < len(rest):
         label = _LABEL.match(rest, at)
         if label is None or label[1] in labels:
