@@ -44,7 +44,7 @@ def test_a_configuration_that_is_shown_can_be_used(tmp_path: Path, text: str):
         f"{prometheus_query.ANSWER_BYTES // 2**20} MiB",
         f"the other after {prometheus_fleet.FAILOVER:g} s of",
         f"should not differ by more than {prometheus_fleet.SLACK:g} s",
-        *(f"| `{key}` |" for key in PrometheusConfig.model_fields.keys() - HttpClient.model_fields.keys()),
+        *(f"| `{key}` |" for key in sorted(PrometheusConfig.model_fields.keys() - HttpClient.model_fields.keys())),
         *(f"`{action.value}`" for action in Action),
         *(f"`{key}`" for key in RELOADED),
         *(f'reason="{cause.value}"' for cause in (Cause.TIMEOUT, Cause.SIZE, Cause.SERIES)),
