@@ -19,6 +19,7 @@ from specwatch.alerting.text import clean
 from specwatch.sidecar import exporter
 from specwatch.sidecar.access import Access
 from specwatch.sidecar.alerts import AlertBook
+from specwatch.sidecar.api_document import RESPONSES, describe_access
 from specwatch.sidecar.changes import Changes
 from specwatch.sidecar.guard import Guard
 from specwatch.sidecar.history import History
@@ -132,9 +133,13 @@ def create_app(
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
         redirect_slashes=False,  # it would lead to whatever host was asked for
+        responses=RESPONSES,
     )
+    access = access or Access()
+    if access.asks:
+        describe_access(app, access.open_paths)
     refused: Counter[str] = Counter()
-    app.add_middleware(Guard, access=access or Access(), local_only=local_only, refused=refused, public_url=public_url)
+    app.add_middleware(Guard, access=access, local_only=local_only, refused=refused, public_url=public_url)
     _add_catalogue(app)
     _add_references(app, references)
     app.add_exception_handler(RequestValidationError, _what_is_wrong)
