@@ -37,9 +37,9 @@ async def checked(url: str, *words: str) -> Result:
 
 
 async def judged(url: str, *, k: int | None = None) -> tuple[int, str]:
-    """Exit code and report of a check over two scrapes: what the command does, in a tenth of its shortest time."""
-    settings = WatchSettings(k=k, windows=(0.1,), headline=0.1)
-    view = await check._follow(parse(url), settings, 0.1, None)
+    """Exit code and report of a check over two scrapes: what the command does, in half of its shortest time."""
+    settings = WatchSettings(k=k, windows=(0.5,), headline=0.5)
+    view = await check._follow(parse(url), settings, 0.5, None)
     console = Console(file=io.StringIO(), width=80)
     console.print(check_report.report(view))
     return check._exit_code(view), console.file.getvalue()
