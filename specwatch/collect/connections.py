@@ -123,7 +123,7 @@ class _Connection(asyncio.BufferedProtocol):
             self.close()
             return
         try:
-            self._answer.feed(ARRIVING[:size])
+            self._answer.feed(bytes(ARRIVING[:size]))
         except (NotHttp, TooLarge) as problem:
             self._end(problem)
         else:

@@ -217,7 +217,7 @@ def test_what_is_no_answer_is_none(head: bytes):
     [
         b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n\r\n" + b"#" * 101,
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + b"#" * 101,
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"a\r\n##########\r\n" * 11,
     ],
 )
