@@ -143,7 +143,7 @@ class AlertBook:
         """Take in what a target's last scrape says, and send what changes."""
         name = watch.target.name
         self._findings[name] = findings
-        self._courses[name] = watch.lately.course
+        self._courses[name] = watch.last_hours
         self._restored.discard(name)
         model = watch.model_name or ""
         self._take(name, self._evaluator.evaluate(at, target=name, model=model, values=watch.judged_values(at)), at)

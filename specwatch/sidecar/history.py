@@ -15,7 +15,6 @@ from specwatch.sidecar.service import Service
 from specwatch.sidecar.store import history as stored
 from specwatch.sidecar.store.database import Database, StoreError
 from specwatch.sidecar.views import AcceptanceChange, Stretch
-from specwatch.sidecar.watch import TREND_POINTS, TREND_STEP
 from specwatch.signals.catalogue import signal
 from specwatch.signals.formula import Ratio
 from specwatch.signals.speedup import SpeedupKind
@@ -134,11 +133,9 @@ class History:
         """Give the watches the last hours' trend, as an earlier run has left it."""
         now = self._service.clock.now()
         for name, watch in list(self._service.watches.items()):
-            told = await self.tell(name, now - TREND_POINTS * TREND_STEP, now, TREND_STEP)
-            points = told.points if told else []
-            watch.trend = {**{int(p.at // TREND_STEP): p.acceptance_rate for p in points}, **watch.trend}
-            told = await self.tell(name, now - watch.lately.seconds, now, self._service.headline)
-            watch.lately.recall({point.at: point.acceptance_rate for point in told.points} if told else {})
+            for past in (watch.trend, watch.hours):
+                told = await self.tell(name, now - past.seconds, now, past.step)
+                past.recall({point.at: point.acceptance_rate for point in told.points} if told else {})
 
     async def save(self) -> None:
         """Write what is new; what the disk does not take now waits for the next time."""

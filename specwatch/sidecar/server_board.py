@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.views import WindowView, number, window_label
-from specwatch.sidecar.watch import TREND_POINTS, TREND_STEP, TargetWatch
+from specwatch.sidecar.watch import TargetWatch
 from specwatch.signals.catalogue import Value
 from specwatch.signals.evidence import Evidence
 from specwatch.signals.findings import Finding, Level
@@ -201,11 +201,10 @@ def _short(value: Value) -> Value:
 
 
 def _trend(watch: TargetWatch, now: float) -> Trend:
-    """Acceptance by number of the step up to now, as the values stand in a row."""
-    last = int(now // TREND_STEP)
-    steps = {**watch.trend, last: number(watch.headline_values(now), "acceptance_rate")}
-    first = max(min(steps), last - TREND_POINTS + 1)
-    return Trend(last * TREND_STEP, TREND_STEP, [_rate(steps.get(step)) for step in range(first, last + 1)])
+    """Acceptance by step up to now."""
+    step, latest = watch.trend.step, number(watch.headline_values(now), "acceptance_rate")
+    values = (*watch.trend.until(now)[:-1], latest)
+    return Trend(now // step * step, step, [_rate(value) for value in values])
 
 
 def _rate(value: float | None) -> float | None:

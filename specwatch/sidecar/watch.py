@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from specwatch.alerting.catalogue import ALERTS, LONG_WINDOWS, RATE_WINDOW, STATES, over_long_window
+from specwatch.alerting.sparkline import MOST_WINDOWS
+from specwatch.alerting.sparkline import Course as AcceptanceCourse
 from specwatch.alerting.text import clean, cut
 from specwatch.collect.targets import Target
 from specwatch.sidecar.headline_window import HeadlineWindow, covered
@@ -134,9 +136,10 @@ class TargetWatch:
         """Reads its pages."""
         self.stretches: deque[Stretch] = deque(maxlen=MOST_STRETCHES)
         """What it did lately, until the history has fetched it."""
-        self.trend: dict[int, float | None] = {}
-        """Acceptance over the headline window by number of the step since 1970, the last one of each step kept."""
-        self.lately = Lately(self.settings.headline)
+        self.trend = Lately(TREND_STEP, TREND_POINTS)
+        """Acceptance over the headline window, in small steps."""
+        self.hours = Lately(self.settings.headline, MOST_WINDOWS)
+        """The same, one headline window after the other."""
 
     @property
     def up(self) -> bool | None:
@@ -193,11 +196,9 @@ class TargetWatch:
         return step
 
     def _remember(self, at: float, step: Increments) -> None:
-        now = int(at // TREND_STEP)
-        self.trend[now] = number(self.headline_values(at), "acceptance_rate")
-        self.lately.note(at, self.trend[now])
-        for old in [earlier for earlier in self.trend if earlier <= now - TREND_POINTS]:
-            del self.trend[old]
+        rate = number(self.headline_values(at), "acceptance_rate")
+        self.trend.note(at, rate)
+        self.hours.note(at, rate)
         if step.seconds <= 0:
             return
         speedup, kind = self.best_speedup(at)
@@ -205,6 +206,10 @@ class TargetWatch:
         if self.stretches and max(self.stretches[-1].did.seconds, step.seconds) < SHORTEST_STRETCH:
             stretch = stretch.after(self.stretches.pop())
         self.stretches.append(stretch)
+
+    def last_hours(self, now: float) -> AcceptanceCourse:
+        """What messages show of its past."""
+        return AcceptanceCourse("Acceptance rate", self.hours.step, self.hours.until(now))
 
     def headline_values(self, now: float) -> Mapping[str, Value]:
         """Every signal over the headline window, by name, pooled over the engines."""

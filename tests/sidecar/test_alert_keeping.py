@@ -16,11 +16,11 @@ from specwatch.alerting.delivery import DEAD_LETTERS
 from specwatch.alerting.evaluation import NO_DATA_SECONDS
 from specwatch.alerting.receivers import Receiver, receivers, slack_bot_receiver
 from specwatch.alerting.silences import Silence, new_id
+from specwatch.alerting.sparkline import Course
 from specwatch.config import SidecarConfig
 from specwatch.lab.sink import Sink
 from specwatch.lab.sink_slack_api import CHANNEL
 from specwatch.sidecar.alerts import AlertBook
-from specwatch.sidecar.lately import Lately
 from specwatch.sidecar.service import Clock
 from specwatch.sidecar.store.database import Database
 from specwatch.sidecar.watch import TargetWatch
@@ -87,7 +87,7 @@ def watch(target: str, up: bool) -> TargetWatch:
         target=SimpleNamespace(name=target),
         model_name=target.partition("@")[2] or "llama",
         judged_values=lambda at: {"target_up": float(up)},
-        lately=Lately(RATE_WINDOW),
+        last_hours=lambda now: Course("Acceptance rate", RATE_WINDOW, (None,)),
     )
     return cast(TargetWatch, seen)
 

@@ -307,5 +307,6 @@ async def test_a_message_shows_how_acceptance_was_in_the_last_hours(tmp_path):
     title, line = event["payload"]["custom_details"]["lately"].split(": ")
     drawn, lowest, _, highest = line.split()
     assert title.startswith("Acceptance rate, ")
-    assert (drawn[0], drawn[-1]) == ("█", "▁")
+    # A window that begins with the last scrape before its end has nothing to tell.
+    assert (drawn.lstrip("·")[0], drawn[-1]) == ("█", "▁")
     assert float(lowest.strip("%")) < 60 < float(highest.strip("%"))

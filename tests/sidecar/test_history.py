@@ -349,15 +349,13 @@ async def test_trends_go_on_after_a_restart(tmp_path):
     before, after = service_at(T0 + 7200, "a"), service_at(T0 + 7230, "a", "new")
     before.watches["a"].stretches.extend(steps(3600, start=T0 + 3600))
     await History(before, database).save()
-    after.watches["a"].trend[int((T0 + 7200) // 60)] = 0.5
+    after.watches["a"].trend.note(T0 + 7200, 0.5)
     await History(after, database).recall()
-    last = int(T0 // 60) + 120
-    trend = after.watches["a"].trend
-    assert list(trend) == list(range(last - 60, last + 1))
-    assert trend.pop(last) == 0.5
-    assert all(0 < (rate or 0.0) < 1 for rate in trend.values())
-    assert after.watches["new"].trend == {}
-    hours = after.watches["a"].lately.course(T0 + 7230).values
+    *earlier, last = after.watches["a"].trend.until(T0 + 7230)
+    assert (len(earlier), last) == (59, 0.5)
+    assert all(0 < (rate or 0.0) < 1 for rate in earlier)
+    assert after.watches["new"].trend.until(T0 + 7230) == (None,)
+    hours = after.watches["a"].last_hours(T0 + 7230).values
     assert len([rate for rate in hours if rate is not None]) >= 12
     database.close()
 

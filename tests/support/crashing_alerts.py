@@ -20,9 +20,9 @@ from typing import Any, cast
 from specwatch.alerting import delivery
 from specwatch.alerting.catalogue import RATE_WINDOW
 from specwatch.alerting.receivers import receivers
+from specwatch.alerting.sparkline import Course
 from specwatch.config import SidecarConfig
 from specwatch.sidecar.alerts import AlertBook
-from specwatch.sidecar.lately import Lately
 from specwatch.sidecar.service import Clock
 from specwatch.sidecar.store.database import Database
 from specwatch.sidecar.watch import TargetWatch
@@ -57,7 +57,7 @@ class World(Clock):
             target=SimpleNamespace(name=target),
             model_name="llama",
             judged_values=lambda at: values,
-            lately=Lately(RATE_WINDOW),
+            last_hours=lambda now: Course("Acceptance rate", RATE_WINDOW, (None,)),
         )
         return cast(TargetWatch, seen)
 
