@@ -155,13 +155,7 @@ def _rides_out_a_blip(config: RulesConfig) -> Iterator[Test]:
     if not 0.4 < room < 1.0:  # With these thresholds and costs two windows of six are no blip, or nothing is a loss.
         return
     life = [Phase(good, 6 * window), Phase(loss, 2 * window), Phase(good, 6 * window), Phase(loss, 10 * window)]
-    subject = Firing(
-        series=list(Engine(life).series(config)),
-        begins=0,
-        labels={"instance": SERVER, "job": config.vllm_job, "model_name": MODEL},
-        value=speedups[1],
-        fields={"target": SERVER, "model": MODEL},
-    )
+    subject = _one_server(life, speedups[1], config)
     yield {
         "name": f"{entry.name} rides out a blip, and not a loss that lasts",
         "interval": _at(1, config),
@@ -181,13 +175,7 @@ def _outlives_its_data(config: RulesConfig) -> Test:
     # Of the window's length after the last draft there is a value.
     kept = served + math.floor((NO_DATA_SECONDS - CLEAR_SECONDS) / config.interval)
     over = served + math.ceil((config.rate_window + NO_DATA_SECONDS) / config.interval) + 2
-    subject = Firing(
-        series=list(Engine([Phase(low, served), Phase(Traffic(), over - served)]).series(config)),
-        begins=0,
-        labels={"instance": SERVER, "job": config.vllm_job, "model_name": MODEL},
-        value=_rate(low),
-        fields={"target": SERVER, "model": MODEL},
-    )
+    subject = _one_server([Phase(low, served), Phase(Traffic(), over - served)], _rate(low), config)
     return {
         "name": f"{entry.name} goes on to fire for a while where nothing more is known",
         "interval": _at(1, config),
@@ -197,6 +185,17 @@ def _outlives_its_data(config: RulesConfig) -> Test:
             alert_test(entry, over, config, []),
         ],
     }
+
+
+def _one_server(life: Sequence[Phase], value: float, config: RulesConfig) -> Firing:
+    """A server that lives so, and fires with that value."""
+    return Firing(
+        series=list(Engine(life).series(config)),
+        begins=0,
+        labels={"instance": SERVER, "job": config.vllm_job, "model_name": MODEL},
+        value=value,
+        fields={"target": SERVER, "model": MODEL},
+    )
 
 
 def _rate(traffic: Traffic) -> float:

@@ -156,10 +156,7 @@ class PrometheusReader:
             watch.failed(str(problem))
             service.causes[Cause.PAGE] += 1
         except Exception as problem:
-            service.causes[Cause.DEFECT] += 1
-            watch.failed(f"specwatch itself failed at this page ({type(problem).__name__})")
-            if watch.error != before:
-                log.exception("%r: a defect of specwatch", moment.server, extra={"target": moment.server})
+            service.tripped(watch, before, problem)
         tally.scrapes += 1
         tally.failures += watch.error is not None
         report_change(watch, before)

@@ -318,12 +318,7 @@ class Service:
             watch.failed(str(problem))
             self.causes[problem.cause] += 1
         except Exception as problem:
-            self.causes[Cause.DEFECT] += 1
-            # A page that trips over a defect of ours must not end the watch over this target, nor over any other.
-            watch.failed(f"specwatch itself failed at this page ({type(problem).__name__})")
-            if watch.error != before:
-                name = watch.target.name
-                log.exception("%r: a defect of specwatch", name, extra={"target": name})
+            self.tripped(watch, before, problem)
         tally.failures += watch.error is not None
         tally.scrapes += 1
         tally.ended_at = self.clock.now()
@@ -332,6 +327,17 @@ class Service:
         report_change(watch, before)
         # A page is judged at its own moment, for which its values are known already.
         await self.tell(watch, tally.ended_at if watch.error or watch.last_scrape is None else watch.last_scrape)
+
+    def tripped(self, watch: TargetWatch, before: str | None, problem: Exception) -> None:
+        """Take in that a page trips over a defect of ours, to be called where that is handled; ``before`` was known.
+
+        It must not end the watch over this target, nor over any other.
+        """
+        self.causes[Cause.DEFECT] += 1
+        watch.failed(f"specwatch itself failed at this page ({type(problem).__name__})")
+        if watch.error != before:
+            name = watch.target.name
+            log.exception("%r: a defect of specwatch", name, extra={"target": name})
 
     async def _observe(self, session: Asker, watch: TargetWatch, tally: ScrapeTally) -> None:
         credentials = self._credentials(watch)
