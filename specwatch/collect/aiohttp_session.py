@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import aiohttp
@@ -62,17 +62,11 @@ async def opened(headers: Mapping[str, str] | None = None) -> AsyncIterator[aioh
         await names.close()
 
 
-async def get(
-    session: aiohttp.ClientSession,
-    url: str,
-    headers: Mapping[str, str],
-    limits: Limits,
-    terms: Terms,
-    wanted: Sequence[int],
-) -> Answer:
-    """The answer; raises what ``Connections.get`` does."""
+@contextmanager
+def _as_over_connections() -> Iterator[None]:
+    """Problems are those that ``Connections.get`` has."""
     try:
-        return await _get(session, url, headers, limits, terms, wanted)
+        yield
     except aiohttp.ClientConnectorError as problem:
         raise NotConnected from (getattr(problem, "os_error", None) or problem)
     except aiohttp.ClientPayloadError:
@@ -85,7 +79,7 @@ async def get(
         raise NoAnswer from problem
 
 
-async def _get(
+async def get(
     session: aiohttp.ClientSession,
     url: str,
     headers: Mapping[str, str],
@@ -93,18 +87,20 @@ async def _get(
     terms: Terms,
     wanted: Sequence[int],
 ) -> Answer:
-    async with session.get(
-        url,
-        timeout=aiohttp.ClientTimeout(total=limits.seconds),
-        allow_redirects=False,
-        auto_decompress=False,
-        headers=headers,
-        ssl=terms.tls,
-        server_hostname=terms.server_name,
-    ) as response:
-        if response.status not in wanted:
-            raise refused(url, response.status)
-        unpacking = Unpacking(response.headers.get("Content-Encoding", "identity"), limits.bytes)
-        async for chunk in response.content.iter_chunked(CHUNK):
-            unpacking.feed(chunk)
-        return Answer(unpacking.result(), response.content_type, response.status)
+    """The answer; raises what ``Connections.get`` does."""
+    with _as_over_connections():
+        async with session.get(
+            url,
+            timeout=aiohttp.ClientTimeout(total=limits.seconds),
+            allow_redirects=False,
+            auto_decompress=False,
+            headers=headers,
+            ssl=terms.tls,
+            server_hostname=terms.server_name,
+        ) as response:
+            if response.status not in wanted:
+                raise refused(url, response.status)
+            unpacking = Unpacking(response.headers.get("Content-Encoding", "identity"), limits.bytes)
+            async for chunk in response.content.iter_chunked(CHUNK):
+                unpacking.feed(chunk)
+            return Answer(unpacking.result(), response.content_type, response.status)

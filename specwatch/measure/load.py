@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 
 from specwatch.errors import InputError
-from specwatch.measure.connections import connections
+from specwatch.measure.connector import connector
 
 REQUEST_TIMEOUT_SECONDS = 120.0
 """A request that takes longer is an error: several times what a small server on a CPU needs for 1000 tokens."""
@@ -130,7 +130,7 @@ class Load:
         deadline = math.inf if seconds is None else self._begin + seconds
         turns: Iterator[int] = itertools.count() if requests is None else iter(range(requests))
         limits = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
-        async with aiohttp.ClientSession(timeout=limits, connector=connections(self._concurrency)) as session:
+        async with aiohttp.ClientSession(timeout=limits, connector=connector(self._concurrency)) as session:
             work = (self._work(session, deadline, turns) for _ in range(self._concurrency))
             await asyncio.gather(*work)
         return self._totals

@@ -20,7 +20,7 @@ from specwatch.collect.http import connection_failure
 from specwatch.collect.scraper import Limits, ScrapeError, scrape, server_release
 from specwatch.collect.targets import Target
 from specwatch.errors import InputError
-from specwatch.measure.connections import connections
+from specwatch.measure.connector import connector
 from specwatch.measure.losslessness import Scored
 from specwatch.vllm.metrics import Snapshot
 
@@ -109,7 +109,7 @@ class Server:
         self._session = aiohttp.ClientSession(
             headers={"User-Agent": f"specwatch/{__version__}", **self._token},
             timeout=self._timeout,
-            connector=connections(),
+            connector=connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         try:

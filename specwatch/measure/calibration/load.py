@@ -16,7 +16,7 @@ import aiohttp
 from specwatch import __version__
 from specwatch.collect.scraper import TEXT_FORMAT
 from specwatch.measure import load
-from specwatch.measure.connections import connections
+from specwatch.measure.connector import connector
 from specwatch.measure.load import UnusableAnswer
 
 _DONE = b"[DONE]"
@@ -89,7 +89,7 @@ async def asking_session(key: str | None) -> AsyncIterator[aiohttp.ClientSession
     headers |= {"Authorization": f"Bearer {key}"} if key else {}
     async with aiohttp.ClientSession(
         headers=headers,
-        connector=connections(),  # a block limits itself
+        connector=connector(),  # a block limits itself
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=READ_BYTES,
     ) as session:

@@ -9,6 +9,6 @@ IDLE_SECONDS = 2.0
 (``VLLM_HTTP_TIMEOUT_KEEP_ALIVE``), and a request that meets the closing fails: it is not one to send twice unasked."""
 
 
-def connections(most: int = 0) -> aiohttp.TCPConnector:
+def connector(most: int = 0) -> aiohttp.TCPConnector:
     """At most so many at a time, 0 for any number; those that fell idle are closed before the server does it."""
     return aiohttp.TCPConnector(limit=most, keepalive_timeout=IDLE_SECONDS)

@@ -7,7 +7,7 @@ import asyncio
 import aiohttp
 from aiohttp import web
 
-from specwatch.measure import connections
+from specwatch.measure import connector as made
 from tests.support.http import serving
 
 
@@ -19,8 +19,8 @@ async def test_a_connection_serves_the_next_request_unless_it_was_idle_for_long(
         return web.Response()
 
     async def ask_twice(idle: float, pause: float) -> bool:
-        monkeypatch.setattr(connections, "IDLE_SECONDS", idle)
-        async with aiohttp.ClientSession(connector=connections.connections()) as session:
+        monkeypatch.setattr(made, "IDLE_SECONDS", idle)
+        async with aiohttp.ClientSession(connector=made.connector()) as session:
             for seconds in (0, pause):
                 await asyncio.sleep(seconds)
                 async with session.post(f"{url}/", data=b"x") as answer:
@@ -30,4 +30,4 @@ async def test_a_connection_serves_the_next_request_unless_it_was_idle_for_long(
     async with serving({}, {"/": note}) as url:
         assert await ask_twice(idle=60.0, pause=0.2)
         assert not await ask_twice(idle=0.1, pause=0.2)
-    assert connections.IDLE_SECONDS < 5
+    assert made.IDLE_SECONDS < 5
