@@ -186,10 +186,15 @@ async def stays_quiet_on_traffic_the_draft_was_made_for(loop: Loop) -> None:
 
 
 async def sidecar_and_prometheus_agree(loop: Loop) -> str:
-    """While the window holds one kind of traffic only, both say the same of it."""
-    recorded, told, scraped = await asyncio.gather(loop.recorded(), loop.told_by_sidecar(), loop.scraped_from_sidecar())
-    assert [told, scraped] == pytest.approx([recorded, recorded], abs=AGREEMENT), await loop.state()
-    return f"{told:.1%} and {recorded:.1%}"
+    """While the window holds one kind of traffic only, both say the same of it, as soon as both have been asked."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        told, *others = await asyncio.gather(loop.told_by_sidecar(), loop.recorded(), loop.scraped_from_sidecar())
+        # On a busy machine a scrape may be late by seconds, and there is no value then, or an older one.
+        if told is not None and None not in others and others == pytest.approx([told, told], abs=AGREEMENT):
+            return f"{told:.1%} and {others[0]:.1%}"
+        assert time.monotonic() < deadline, f"{told}, {others}: {await loop.state()}"
+        await asyncio.sleep(1.0)
 
 
 async def the_alert_names_the_server(loop: Loop) -> None:
