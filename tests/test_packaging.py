@@ -21,6 +21,7 @@ CORE = {
     "click",
     "fastapi",
     "grafanalib",
+    "h11",
     "prometheus-client",
     "promql-parser",
     "pydantic",
