@@ -37,7 +37,9 @@ def shown(text: str) -> str:
 
 
 def summary(outcome: Outcome) -> str:
-    """What was found in how many files, for which release."""
+    """What was found in how many files, for which release; without a file nothing was looked for."""
+    if not outcome.files:
+        return f"checked no file, for vLLM {outcome.release}"
     counts = Counter(finding.code.level for finding in outcome.findings)
     found = ", ".join(_counted(counts[level], level.value) for level in Level if counts[level]) or "nothing"
     fixable = len({fix for finding in outcome.findings for fix in finding.fixes})

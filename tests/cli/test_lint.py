@@ -68,6 +68,12 @@ def test_a_file_that_cannot_be_used_ends_with_2_and_one_message(tmp_path: Path, 
     assert "SW001" in result.stdout
 
 
+def test_where_no_file_can_be_used_nothing_is_said_to_be_found(tmp_path: Path):
+    result = run(tmp_path / "missing.yml")
+    assert (result.exit_code, result.stdout) == (2, "checked no file, for vLLM 0.33.0\n")
+    assert result.stderr == f"specwatch: {tmp_path}/missing.yml: no such file or directory\n"
+
+
 @pytest.mark.parametrize("form", ["json", "sarif"])
 def test_other_formats_are_json_and_nothing_else_on_stdout(article: Path, form: str):
     result = run("--format", form, article, article.with_name("missing.yml"))

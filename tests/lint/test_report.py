@@ -39,6 +39,10 @@ def test_the_summary_counts(outcome: Outcome):
     assert summary(outcome).endswith("in 3 files, for vLLM 0.33.0; --fix mends 4 names")
 
 
+def test_who_looked_at_nothing_does_not_say_that_nothing_was_found(outcome: Outcome):
+    assert summary(replace(outcome, findings=(), files=())) == "checked no file, for vLLM 0.33.0"
+
+
 def test_nothing_of_a_file_reaches_the_terminal_as_a_command():
     text = alert("vllm:gpu_cache_usage_perc > 0.9").replace("MadeUp", '"\\e]0;owned\\a \\u202e é"')
     found = tuple(findings(text))
