@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,18 +63,25 @@ def _read(paths: Sequence[Path]) -> tuple[list[Source], dict[str, str], list[str
     texts: dict[str, str] = {}
     problems: list[str] = []
     for path in dict.fromkeys(paths):
-        found = len(read)
-        try:
+        known = len(read) + len(problems)
+        with _noting(problems):
             for file in _files(path):
-                text = content(file)
-                texts[str(file)] = text
-                read += sources(str(file), text)
-            if len(read) == found:
+                with _noting(problems):
+                    texts[str(file)] = text = content(file)
+                    read += sources(str(file), text)
+            if len(read) + len(problems) == known:
                 what = "no rules for Prometheus, no Alertmanager configuration and no Grafana dashboard"
                 raise InputError(f"{path}: it holds {what}")
-        except InputError as problem:
-            problems.append(str(problem))
     return read, texts, problems
+
+
+@contextmanager
+def _noting(problems: list[str]) -> Iterator[None]:
+    """Add what makes a file unusable to the problems, and go on."""
+    try:
+        yield
+    except InputError as problem:
+        problems.append(str(problem))
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -44,6 +44,14 @@ def test_what_cannot_be_used_is_said_beside_what_was_found(tmp_path: Path):
     assert "holds no rules for Prometheus, no Alertmanager configuration and no Grafana" in outcome.problems[1]
 
 
+def test_one_bad_file_of_a_folder_keeps_nobody_from_the_others(tmp_path: Path):
+    for name, text in {"a.yml": "groups: [", "b.yml": WRONG, "c.yml": "- {", "d.yml": WRONG}.items():
+        (tmp_path / name).write_text(text)
+    outcome = run([tmp_path], NEWEST)
+    assert [Path(finding.file).name for finding in outcome.findings] == ["b.yml", "d.yml"]
+    assert [Path(problem.split(": ")[0]).name for problem in outcome.problems] == ["a.yml", "c.yml"]
+
+
 def test_files_that_hold_nothing_to_check_are_not_counted(tmp_path: Path):
     (tmp_path / "prometheus.yml").write_text("scrape_configs: []\n")
     (tmp_path / "rules.yml").write_text(RIGHT)
