@@ -9,7 +9,7 @@ from pathlib import Path
 import specwatch
 
 PACKAGE = Path(specwatch.__file__).parent
-LEAVES = {"config", "errors", "scrape_config", "vllm", "waiting"}
+LEAVES = {"config", "errors", "scrape_config", "secret_files", "vllm", "waiting"}
 BELOW_EACH = LEAVES | {"signals"}
 MAY_IMPORT = {
     "__main__": {"cli"},
@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "vllm": {"errors"},
     "config": {"errors", "scrape_config"},
     "scrape_config": set(),
+    "secret_files": {"errors"},
     "errors": set(),
     "waiting": set(),
     "__init__": set(),

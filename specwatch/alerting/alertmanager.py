@@ -65,7 +65,7 @@ class Address:
 
 def addresses(config: SidecarConfig) -> tuple[Address, ...]:
     """Those that the configuration names; InputError for one that cannot be used."""
-    headers = bearer(config.alertmanager_token_file, "Alertmanager's token")
+    headers = bearer(config.alertmanager_token_file, "--alertmanager-token-file")
     found = []
     for url in config.alertmanager:
         check_url(url, "--alertmanager", "an address such as http://alertmanager:9093")

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from specwatch.alerting import pagerduty, slack, slack_bot, webhook
 from specwatch.alerting.notification import Notification
-from specwatch.alerting.secrets import Secret, check_url, read_secret
+from specwatch.alerting.secrets import Secret, check_url, read_private
 from specwatch.config import SidecarConfig, is_loopback
 from specwatch.errors import InputError
 
@@ -103,15 +103,15 @@ def one_post(
 
 def slack_receiver(webhook_file: Path) -> Receiver:
     """Slack's incoming webhook whose address is in this file; InputError when it holds none."""
-    url = read_secret(webhook_file, "Slack's webhook address")
+    url = read_private(webhook_file, "--slack-webhook-file")
     check_url(url, str(webhook_file), "the address of a Slack webhook, https://hooks.slack.com/services/…")
     return one_post("slack", url, slack.payload, slack.accepts, _secrets_of(url))
 
 
 def slack_bot_receiver(token_file: Path, channel: str | None, api_url: str = slack_bot.API_URL) -> Receiver:
     """Slack's Web API with the bot token in this file; InputError when it holds none, or without a channel."""
-    token = read_secret(token_file, "a Slack bot's token, xoxb-…")
-    if not token.startswith("xoxb-") or not (token.isascii() and token.isprintable()) or " " in token:
+    token = read_private(token_file, "--slack-bot-token-file")
+    if not token.startswith("xoxb-") or not token.isascii() or " " in token:
         raise InputError(f"{token_file}: expected a bot's token, which begins with xoxb-")
     if not channel or not channel.strip():
         raise InputError(
@@ -142,7 +142,7 @@ def slack_bot_receiver(token_file: Path, channel: str | None, api_url: str = sla
 
 def pagerduty_receiver(routing_key_file: Path, events_url: str = pagerduty.EVENTS_URL) -> Receiver:
     """PagerDuty's Events API v2 with the routing key in this file; InputError when it holds none."""
-    key = read_secret(routing_key_file, "PagerDuty's routing key")
+    key = read_private(routing_key_file, "--pagerduty-routing-key-file")
     if len(key) != pagerduty.ROUTING_KEY_LENGTH or not (key.isascii() and key.isalnum()):
         raise InputError(
             f"{routing_key_file}: a PagerDuty routing key has {pagerduty.ROUTING_KEY_LENGTH} letters and digits, this "
@@ -161,7 +161,7 @@ def pagerduty_receiver(routing_key_file: Path, events_url: str = pagerduty.EVENT
 def webhook_receiver(url: str, token_file: Path | None = None) -> Receiver:
     """Whoever takes Alertmanager's webhooks; a token is sent as a bearer's."""
     check_url(url, "--webhook-url", "an address that takes Alertmanager's webhooks, https://…")
-    headers = bearer(token_file, "the webhook's token")
+    headers = bearer(token_file, "--webhook-token-file")
     secrets = (*_secrets_of(url), *(Secret(header.reveal().partition(" ")[2]) for header in headers.values()))
     return one_post("webhook", url, webhook.payload, webhook.accepts, secrets, headers)
 
@@ -182,13 +182,13 @@ def receivers(config: SidecarConfig) -> tuple[Receiver, ...]:
     return tuple(found)
 
 
-def bearer(token_file: Path | None, what: str) -> dict[str, Secret]:
+def bearer(token_file: Path | None, option: str) -> dict[str, Secret]:
     """The header that shows the token in this file; none without a file."""
     if token_file is None:
         return {}
-    token = read_secret(token_file, what)
-    if not (token.isascii() and token.isprintable()):
-        raise InputError(f"{token_file}: {what} has characters that no header can hold")
+    token = read_private(token_file, option)
+    if not token.isascii():
+        raise InputError(f"{option} {token_file}: it has characters that no header can hold")
     return {"Authorization": Secret(f"Bearer {token}")}
 
 

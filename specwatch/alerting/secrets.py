@@ -9,11 +9,9 @@ from urllib.parse import urlsplit
 
 from specwatch.config import is_loopback
 from specwatch.errors import InputError
+from specwatch.secret_files import LARGEST, read_secret
 
 log = logging.getLogger(__name__)
-
-LARGEST_SECRET = 4096
-"""Characters of a secret's file; a webhook's address has fewer than a hundred."""
 
 
 class Secret:
@@ -30,19 +28,10 @@ class Secret:
         return "Secret(***)"
 
 
-def read_secret(path: Path, what: str) -> str:
-    """The text of the file without surrounding space; InputError names the file and never its content."""
-    try:
-        readable_by_all = path.stat().st_mode & stat.S_IROTH
-        with path.open(encoding="utf-8") as file:
-            text = file.read(LARGEST_SECRET + 1).strip()
-    except OSError as problem:
-        raise InputError(f"{path}: {problem.strerror}. It should hold {what}.") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not a text file. It should hold {what}.") from None
-    if not text:
-        raise InputError(f"{path}: empty. It should hold {what}.")
-    if readable_by_all:
+def read_private(path: Path, option: str) -> str:
+    """The secret in a file, as ``read_secret`` has it; a warning where every user of this machine can read it."""
+    text = read_secret(path, option)
+    if path.stat().st_mode & stat.S_IROTH:
         log.warning("%s holds a secret and every user of this machine can read it: chmod 600 %s", path, path)
     return text
 
@@ -54,7 +43,7 @@ def check_url(url: str, where: str, what: str) -> None:
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
-    if not usable or not url.isascii() or not url.isprintable() or " " in url or len(url) > LARGEST_SECRET:
+    if not usable or not url.isascii() or not url.isprintable() or " " in url or len(url) > LARGEST:
         raise InputError(f"{where}: expected {what}")
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         log.warning("%s: messages and their secret leave this machine unencrypted; use https", where)

@@ -29,11 +29,11 @@ from specwatch.measure.calibration.partial import Partial
 from specwatch.measure.calibration.result import Result, Subject, as_text, concluded, write
 from specwatch.measure.calibration.servers import Identity, identify
 from specwatch.measure.prompt_sets import BUILT_IN, domain
+from specwatch.secret_files import read_secret
 from specwatch.vllm import installed
 from specwatch.vllm.arguments import read
 from specwatch.vllm.device import device_name
 from specwatch.vllm.plan import LaunchPlan
-from specwatch.vllm.secrets import read_secret
 from specwatch.vllm.speculation import Speculation
 from specwatch.vllm.translation import translate
 

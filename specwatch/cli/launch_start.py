@@ -15,13 +15,14 @@ from pathlib import Path
 import click
 
 from specwatch.errors import InputError
+from specwatch.secret_files import read_secret
 from specwatch.vllm import launch_record
 from specwatch.vllm.arguments import option, present
 from specwatch.vllm.endpoint import Endpoint, listen_address, refuse_taken
 from specwatch.vllm.launch_record import LaunchRecord
 from specwatch.vllm.plan import LaunchPlan
 from specwatch.vllm.process import Launch, run
-from specwatch.vllm.secrets import SECRET_FLAGS, moved, read_secret, secret_flags
+from specwatch.vllm.secrets import SECRET_FLAGS, moved, secret_flags
 from specwatch.vllm.speculation import Note
 
 _FILE_OPTIONS = {"--api-key": "--api-key-file", "--hf-token": "--hf-token-file"}

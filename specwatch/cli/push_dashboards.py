@@ -12,7 +12,7 @@ from specwatch.errors import SpecwatchError
 from specwatch.push import dashboards as push
 from specwatch.push.dashboards import Item, Plan
 from specwatch.push.grafana import Grafana
-from specwatch.vllm.secrets import read_secret
+from specwatch.secret_files import read_secret
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIR = click.Path(exists=True, file_okay=False, path_type=Path)

@@ -13,7 +13,7 @@ import click
 
 from specwatch.collect.credentials import client_context
 from specwatch.errors import InputError
-from specwatch.vllm.secrets import read_secret
+from specwatch.secret_files import read_secret
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

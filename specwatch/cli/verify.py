@@ -27,7 +27,7 @@ from specwatch.measure.verify import (
     verify,
 )
 from specwatch.measure.verify_asking import Server
-from specwatch.vllm.secrets import read_secret
+from specwatch.secret_files import read_secret
 
 EXIT_CODES = {Verdict.SOUND: 0, Verdict.DISTORTED: 1, Verdict.INCONCLUSIVE: 2}
 EXIT_INTERRUPTED = 130

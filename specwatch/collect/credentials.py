@@ -11,7 +11,7 @@ from pathlib import Path
 from specwatch.collect.changed_files import MadeOfFiles
 from specwatch.errors import InputError
 from specwatch.scrape_config import HttpClient, TlsConfig
-from specwatch.vllm.secrets import read_secret
+from specwatch.secret_files import read_secret
 
 
 @dataclass(frozen=True)

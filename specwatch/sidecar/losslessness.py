@@ -27,7 +27,7 @@ from specwatch.measure import prompt_sets
 from specwatch.measure.losslessness import Limits, Verdict
 from specwatch.measure.verify import Plan, Run, built_in_prompts
 from specwatch.measure.verify_asking import Server
-from specwatch.vllm.secrets import read_secret
+from specwatch.secret_files import read_secret
 
 log = logging.getLogger(__name__)
 

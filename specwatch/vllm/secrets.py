@@ -4,38 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
-
-from specwatch.errors import InputError
 
 SECRET_FLAGS = {"--api-key": "VLLM_API_KEY", "--hf-token": "HF_TOKEN"}
 """Flags of vLLM whose values are secret, and the variable that vLLM reads in their place."""
 
 
-_SIZE_LIMIT = 4096
-"""Bytes: keys and tokens have some tens of characters."""
-
-
 def secret_flags(words: Sequence[str]) -> list[str]:
     """The secret flags that are on a command line with a value of their own."""
     return [flag for flag in SECRET_FLAGS if any(_name(word) == flag for word in words)]
-
-
-def read_secret(path: Path, flag: str) -> str:
-    """The secret in a file; InputError, without a word of it, where the file does not hold one line of text."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(_SIZE_LIMIT + 1)
-        secret = raw.decode().strip()
-    except OSError as problem:
-        raise InputError(f"{flag} {path}: {(problem.strerror or str(problem)).lower()}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{flag} {path}: no text") from None
-    if len(raw) > _SIZE_LIMIT or not secret.isprintable():
-        raise InputError(f"{flag} {path}: a single line of at most {_SIZE_LIMIT} characters is needed")
-    if not secret:
-        raise InputError(f"{flag} {path}: the file is empty")
-    return secret
 
 
 def moved(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -70,7 +70,7 @@ def test_both_receivers_are_built_and_pagerduty_may_be_elsewhere(tmp_path: Path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path):
-    with pytest.raises(InputError, match=r"missing: No such file.*Slack's webhook address"):
+    with pytest.raises(InputError, match=f"--slack-webhook-file {tmp_path}/missing: no such file"):
         slack_receiver(tmp_path / "missing")
 
 
@@ -81,16 +81,16 @@ def test_a_folder_is_no_secret(tmp_path: Path):
 
 @pytest.mark.parametrize("text", ["", "\n \n"])
 def test_an_empty_file_is_named(tmp_path: Path, text: str):
-    with pytest.raises(InputError, match=r"secret: empty.*PagerDuty's routing key"):
+    with pytest.raises(InputError, match=r"--pagerduty-routing-key-file .*secret: the file is empty"):
         pagerduty_receiver(secret_file(tmp_path, text))
 
 
 def test_a_file_that_is_not_text_is_named(tmp_path: Path):
-    with pytest.raises(InputError, match="not a text file"):
+    with pytest.raises(InputError, match="no text"):
         slack_receiver(secret_file(tmp_path, b"\xff\xfe\x00"))
 
 
-@pytest.mark.parametrize("key", [KEY[:-1], KEY + "0", KEY[:-1] + "-", KEY[:-1] + "é", KEY + "\n" + KEY])
+@pytest.mark.parametrize("key", [KEY[:-1], KEY + "0", KEY[:-1] + "-", KEY[:-1] + "é"])
 def test_a_routing_key_of_the_wrong_shape_is_refused_without_showing_it(tmp_path: Path, key: str):
     with pytest.raises(InputError, match=f"secret: .*32.*has {len(key)} characters") as refused:
         pagerduty_receiver(secret_file(tmp_path, key))
@@ -106,14 +106,20 @@ def test_a_routing_key_of_the_wrong_shape_is_refused_without_showing_it(tmp_path
         "https://",
         "https://[VerySecretToken",
         "https://hooks.slack.com:port/VerySecretToken",
-        "https://hooks.slack.com/VerySecretToken\nhttps://hooks.slack.com/VerySecretToken",
         "https://hooks.slack.com/Very SecretToken",
-        "https://hooks.slack.com/VerySecretToken" + "x" * 10_000,
     ],
 )
 def test_a_webhook_of_the_wrong_shape_is_refused_without_showing_it(tmp_path: Path, hook: str):
     with pytest.raises(InputError, match="secret: expected the address of a Slack webhook") as refused:
         slack_receiver(secret_file(tmp_path, hook))
+
+    assert "Token" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", [f"{HOOK}\n{HOOK}", HOOK * 100])
+def test_more_than_one_line_is_no_secret(tmp_path: Path, text: str):
+    with pytest.raises(InputError, match="secret: a single line") as refused:
+        slack_receiver(secret_file(tmp_path, text))
 
     assert "Token" not in str(refused.value)
 

@@ -163,6 +163,18 @@ def test_no_secret_is_told(tmp_path, caplog):
         assert hidden not in said
 
 
+def test_a_secret_that_is_none_is_told_where_its_file_is_named(tmp_path):
+    token = secret(tmp_path, "webhook", "")
+    key = secret(tmp_path, "slack", WEBHOOK)
+    file = written(
+        tmp_path,
+        f"target: [http://a:1]\nslack_webhook_file: {key}\nwebhook_url: https://a/b\nwebhook_token_file: {token}\n",
+    )
+    code, lines = checked(file)
+    assert code == 2
+    assert lines[1:] == [f"  line 4: --webhook-token-file {token}: the file is empty"]
+
+
 def test_files_of_targets_that_are_broken_are_told(tmp_path):
     (tmp_path / "fleet.json").write_text("[{]")
     file = written(

@@ -101,7 +101,7 @@ def test_receivers_may_come_from_the_sidecars_variables(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECWATCH_SIDECAR_SLACK_WEBHOOK_FILE", str(tmp_path / "missing"))
     result = CliRunner().invoke(notify_test.command, [])
     assert isinstance(result.exception, InputError)
-    assert "missing: No such file" in str(result.exception)
+    assert "missing: no such file" in str(result.exception)
 
 
 @pytest.mark.services
