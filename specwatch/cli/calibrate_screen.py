@@ -15,7 +15,7 @@ from specwatch.measure.calibration.cells import Measured
 from specwatch.measure.calibration.result import Result
 from specwatch.measure.calibration.runs import Run
 from specwatch.measure.calibration.stats import Estimate
-from specwatch.measure.calibration.words import costs, crossings, recommendation
+from specwatch.measure.calibration.words import costs, crossings, milliseconds, recommendation
 
 SPEED_WINDOW = 1800.0
 """Seconds over which the time left is judged: one domain may be several times slower than another."""
@@ -99,8 +99,8 @@ def _table(cells: Sequence[Measured]) -> Table:
             _marked(each.speedup),
             _interval(each.speedup),
             "" if each.acceptance_length is None else f"{each.acceptance_length:.2f}",
-            _milliseconds(each.mean_tpot),
-            _milliseconds(each.baseline_mean_tpot),
+            milliseconds(each.mean_tpot),
+            milliseconds(each.baseline_mean_tpot),
             f"{each.texts.equal / each.texts.compared:.0%}" if each.texts and each.texts.compared else "",
             *([str(each.errors)] if failed else []),
         )
@@ -128,7 +128,3 @@ def _marked(speedup: Estimate) -> str:
 
 def _interval(speedup: Estimate) -> str:
     return "" if speedup.low is None else f"{speedup.low:.2f} to {speedup.high:.2f}"
-
-
-def _milliseconds(seconds: float | None) -> str:
-    return "" if seconds is None else f"{1000 * seconds:.3g}"

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specwatch.alerting.text import clean, cut
+from specwatch.cli.status_text import NONE, known
 from specwatch.sidecar.views import TargetView
 from specwatch.signals.catalogue import Value
 from specwatch.signals.findings import Level
@@ -108,24 +109,20 @@ def _findings(view: TargetView) -> Table:
 def _rows(view: TargetView) -> list[tuple[str, str, str]]:
     values = view.headline.values
     rows = [
-        ("acceptance rate", _show(values["acceptance_rate"], "{:.1%}"), _positions(values["position_acceptance"])),
-        ("acceptance length", _show(values["acceptance_length"], "{:.2f}"), "tokens a drafted step, bonus included"),
-        ("mean K", _show(values["draft_length"], "{:.2f}"), "draft tokens a draft"),
-        ("coverage", _show(values["draft_coverage"], "{:.0%}"), "of decode steps were drafted"),
-        ("estimated speedup", _show(values["estimated_speedup"], "≤ {:.2f} ×"), _stray(values["estimated_speedup"])),
-        ("throughput", _show(values["generation_throughput"], "{:.0f}"), "tokens generated a second"),
-        ("mean TPOT", _show(values["tpot"], "{:.2f} ms", 1000), "of the requests that ended"),
-        ("batch size", _show(values["running_requests"], "{:.1f}"), "requests running, on average"),
+        ("acceptance rate", known(values["acceptance_rate"], "{:.1%}"), _positions(values["position_acceptance"])),
+        ("acceptance length", known(values["acceptance_length"], "{:.2f}"), "tokens a drafted step, bonus included"),
+        ("mean K", known(values["draft_length"], "{:.2f}"), "draft tokens a draft"),
+        ("coverage", known(values["draft_coverage"], "{:.0%}"), "of decode steps were drafted"),
+        ("estimated speedup", known(values["estimated_speedup"], "≤ {:.2f} ×"), _stray(values["estimated_speedup"])),
+        ("throughput", known(values["generation_throughput"], "{:.0f}"), "tokens generated a second"),
+        ("mean TPOT", known(values["tpot"], "{:.2f} ms", 1000), "of the requests that ended"),
+        ("batch size", known(values["running_requests"], "{:.1f}"), "requests running, on average"),
     ]
     rows += [
-        (f"{name.replace('_', ' ')}, since start", _show(value, "{:.1%}" if "rate" in name else "{:.2f}"), "V0 average")
+        (f"{name.replace('_', ' ')}, since start", known(value, "{:.1%}" if "rate" in name else "{:.2f}"), "V0 average")
         for name, value in view.since_start.items()
     ]
-    return [row for row in rows if row[1]]
-
-
-def _show(value: Value, form: str, factor: float = 1.0) -> str:
-    return form.format(value * factor) if isinstance(value, float) else ""
+    return [row for row in rows if row[1] != NONE]
 
 
 def _positions(value: Value) -> str:

@@ -11,7 +11,7 @@ from specwatch.measure.calibration.cells import Measured
 from specwatch.measure.calibration.chart import Line, Scale, chart, scale
 from specwatch.measure.calibration.result import Result
 from specwatch.measure.calibration.stats import Estimate, geometric_mean
-from specwatch.measure.calibration.words import costs, crossings, recommendation
+from specwatch.measure.calibration.words import costs, crossings, milliseconds, recommendation
 
 STYLE = Path(__file__).with_name("report.css")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -137,10 +137,10 @@ def _row(cell: Measured, first: bool) -> list[str]:
         "" if speedup.low is None else f"{speedup.low:.2f} to {speedup.high:.2f}",
         " ".join(f"{100 * share:.0f}" for share in cell.acceptance_by_position),
         "" if cell.acceptance_length is None else f"{cell.acceptance_length:.2f}",
-        _milliseconds(cell.mean_tpot),
-        _milliseconds(cell.baseline_mean_tpot),
-        *(_milliseconds(values.get(0.99)) for values in (cell.tpot, cell.baseline_tpot)),
-        *(_milliseconds(values.get(share)) for share in (0.5, 0.99) for values in (cell.itl, cell.baseline_itl)),
+        milliseconds(cell.mean_tpot),
+        milliseconds(cell.baseline_mean_tpot),
+        *(milliseconds(values.get(0.99)) for values in (cell.tpot, cell.baseline_tpot)),
+        *(milliseconds(values.get(share)) for share in (0.5, 0.99) for values in (cell.itl, cell.baseline_itl)),
         f"{cell.tokens_per_second:,.0f}",
         f"{cell.baseline_tokens_per_second:,.0f}",
         f"{texts.equal} of {texts.compared}" if texts else "",
@@ -153,10 +153,6 @@ def _failed(cell: Measured) -> str:
     if not cell.errors:
         return "0"
     return f"{cell.errors}, {cell.timeouts} timeouts" if cell.timeouts else str(cell.errors)
-
-
-def _milliseconds(seconds: float | None) -> str:
-    return "" if seconds is None else f"{1000 * seconds:.3g}"
 
 
 def _method(result: Result) -> str:

@@ -1,4 +1,4 @@
-"""A calibration's conclusions in sentences, for the terminal and the report."""
+"""A calibration's conclusions in sentences, and its latencies, for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -63,3 +63,8 @@ def _schedule(schedule: Sequence[tuple[int, int, int]]) -> str:
             sizes = f"batch sizes from {first} on" if place else "all batch sizes"
         words.append(f"K {k} at {sizes}" if k else f"no drafting at {sizes}")
     return ", ".join(words)
+
+
+def milliseconds(seconds: float | None) -> str:
+    """A latency without its unit, in three digits, as people compare them; empty where it is not known."""
+    return "" if seconds is None else f"{1000 * seconds:.3g}"
