@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from specwatch.alerting.notification import Notification
 from specwatch.alerting.posting import post, session_for
 from specwatch.alerting.receivers import Receiver
+from specwatch.waiting import within
 
 if TYPE_CHECKING:
     import aiohttp
@@ -260,7 +261,7 @@ class _Line:
         if self._worker is None or self._session is None:
             return
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._empty.wait(), drain_seconds)
+            await within(drain_seconds, self._empty.wait())
         self._worker.cancel()
         await asyncio.gather(self._worker, return_exceptions=True)
         await self._session.close()

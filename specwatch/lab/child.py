@@ -16,6 +16,7 @@ import aiohttp
 
 from specwatch.errors import SpecwatchError
 from specwatch.vllm.descendants import end_with_parent
+from specwatch.waiting import within
 
 STOP_SECONDS = 40.0
 """Longest a process may take to end before it is killed: a launcher waits 30 s for vLLM itself."""
@@ -106,7 +107,7 @@ async def _terminate(process: asyncio.subprocess.Process, seconds: float) -> Non
     if process.returncode is None:
         process.send_signal(signal.SIGTERM)
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(process.wait(), seconds)
+            await within(seconds, process.wait())
 
 
 NOT_HANDED_OUT = range(15_000, 32_000)

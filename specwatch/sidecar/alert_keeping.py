@@ -19,6 +19,7 @@ from specwatch.alerting.silences import Silence
 from specwatch.sidecar.store import alerts
 from specwatch.sidecar.store.alerts import Changes, Kept
 from specwatch.sidecar.store.database import Database, StoreError, Work
+from specwatch.waiting import within
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class Keeper:
         """Write what is noted, and send, until ``end``."""
         while not self._has_ended or self._news.is_set():
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._news.wait(), SEEN_SECONDS)
+                await within(SEEN_SECONDS, self._news.wait())
             self._is_writing = True
             self._news.clear()
             try:

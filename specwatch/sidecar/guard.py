@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specwatch.config import is_loopback
 from specwatch.sidecar.access import Access, Role
+from specwatch.waiting import within
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +187,7 @@ def _bounded(receive: Receive) -> Receive:
         if whole:  # what follows is only ever that the client has gone
             return await receive()
         try:
-            message = await asyncio.wait_for(receive(), BODY_SECONDS)
+            message = await within(BODY_SECONDS, receive())
         except asyncio.TimeoutError:
             raise HTTPException(408, detail=f"the request took longer than {BODY_SECONDS:.0f} s to arrive") from None
         taken += len(message.get("body", b""))

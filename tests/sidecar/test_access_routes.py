@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
+from starlette.types import Message, Receive, Scope, Send
 
 from specwatch.collect.targets import Target
 from specwatch.sidecar.access import OPEN_PATHS, Access, TokenFile
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import create_app
-from specwatch.sidecar.guard import LARGEST_BODY
+from specwatch.sidecar.guard import LARGEST_BODY, Guard
 from specwatch.sidecar.service import Service
 from tests.support.asgi import Answer, ask, every_route
 
@@ -131,6 +134,30 @@ async def test_a_body_that_does_not_arrive_is_given_up(app, monkeypatch):
     monkeypatch.setattr("specwatch.sidecar.guard.BODY_SECONDS", 0.01)
     answer = await ask(app, "POST", "/api/v1/references/relearn", [*BEARERS["admin"], JSON], body=())
     assert answer.status == 408
+
+
+async def test_who_is_cancelled_at_the_moment_at_which_a_body_arrives_ends():
+    arriving: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+    async def receive() -> Message:
+        return await arriving
+
+    async def send(message: Message) -> None:
+        raise AssertionError(message)
+
+    async def reading(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+    guard = Guard(reading, Access(), local_only=False, refused=Counter())
+    serving = asyncio.create_task(guard(scope, receive, send))
+    await asyncio.sleep(0.01)
+    arriving.set_result({"type": "http.request"})
+    # It has arrived; whoever waits for it has not run again yet.
+    await asyncio.sleep(0)
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
 
 
 async def test_refusals_are_counted_by_reason(app):

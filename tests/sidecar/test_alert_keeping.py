@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from specwatch.alerting.catalogue import RATE_WINDOW
-from specwatch.alerting.delivery import DEAD_LETTERS
+from specwatch.alerting.delivery import DEAD_LETTERS, Delivery
 from specwatch.alerting.evaluation import NO_DATA_SECONDS
 from specwatch.alerting.receivers import Receiver, receivers, slack_bot_receiver
 from specwatch.alerting.silences import Silence, new_id
@@ -20,8 +20,10 @@ from specwatch.alerting.sparkline import Course
 from specwatch.config import SidecarConfig
 from specwatch.lab.sink import Sink
 from specwatch.lab.sink_slack_api import CHANNEL
+from specwatch.sidecar.alert_keeping import Keeper
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.service import Clock
+from specwatch.sidecar.store.alerts import Changes, Kept
 from specwatch.sidecar.store.database import Database
 from specwatch.sidecar.watch import TargetWatch
 from tests.sidecar.test_alerts import until
@@ -290,6 +292,20 @@ async def test_where_the_disk_is_full_messages_go_out_and_all_is_kept_once_there
         await lives.see(book, 600, up=False, target=names[0])
         assert {alert.target for alert in book.view().alerts} == {*names, "another"}
     assert len(lives.sink.pagerduty) == len(names) + 1
+
+
+async def test_who_is_cancelled_at_the_moment_at_which_there_is_news_ends():
+    keeper = Keeper(None, lambda: START, lambda: Kept({}, (), ()))
+    keeping = asyncio.create_task(keeper.run(Delivery([])))
+    await asyncio.sleep(0.01)
+    keeper.note(Changes())
+    # The news is there; whoever waits for it has not run again yet.
+    await asyncio.sleep(0)
+    keeping.cancel()
+    done, _ = await asyncio.wait({keeping}, timeout=20)
+    keeper.end()
+    assert done
+    assert keeping.cancelled()
 
 
 async def test_names_that_no_database_takes_are_kept_all_the_same(lives):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import StreamingResponse
+
+from specwatch.waiting import within
 
 MOST_LISTENERS = 64
 """Streams at a time: each holds a connection. Who comes too late asks every few seconds, as without events."""
@@ -59,10 +62,8 @@ class Events:
             self.listeners -= 1
 
     async def _pause(self) -> None:
-        try:
-            await asyncio.wait_for(self._closed.wait(), SHORTEST_PAUSE)
-        except (TimeoutError, asyncio.TimeoutError):  # two names of one before Python 3.11
-            return
+        with suppress(asyncio.TimeoutError):
+            await within(SHORTEST_PAUSE, self._closed.wait())
 
 
 def router(events: Events) -> APIRouter:
