@@ -47,7 +47,7 @@ def as_json(view: TargetView) -> dict[str, Any]:
     window = view.headline
     return {
         "url": view.target.url,
-        "up": bool(view.up),
+        "up": view.up,
         "error": view.error,
         "release": view.release,
         "dialect": view.dialect.value if view.dialect else None,

@@ -57,7 +57,7 @@ def command(asked: Asked, seconds: float, as_json: bool) -> None:
     and no sidecar is needed. On a terminal the columns that fit are shown, into a pipe all of them.
 
     Exit code, by the worst server: 0 well or nothing to judge, 1 it costs more than it gives, cannot be read, or an
-    alert pages; 4 worth a look: drifted, not drafting, an alert or a problem; 2 usage; 3 no sidecar to read.
+    alert pages; 4 worth a look: drifted, not drafting, no news, an alert or a problem; 2 usage; 3 no sidecar to read.
     """
     console = Console(highlight=False, soft_wrap=True)
     _refuse_idle_for(asked)

@@ -18,6 +18,7 @@ class Verdict(str, Enum):
     COSTS = "costs"
     UNREACHABLE = "unreachable"
     UNREADABLE = "unreadable"
+    NO_NEWS = "no-news"
     NOT_DRAFTING = "not-drafting"
     DRIFTED = "drifted"
     NO_SPECULATION = "no-speculation"
@@ -58,6 +59,7 @@ WORDS: Mapping[Verdict, Words] = {
     Verdict.COSTS: Words("costs", Tone.BAD, "costs", "cost", named=True, is_verb=True),
     Verdict.UNREACHABLE: Words("unreachable", Tone.BAD, "unreachable", "unreachable", named=True),
     Verdict.UNREADABLE: Words("unreadable", Tone.BAD, "unreadable", "unreadable", named=True),
+    Verdict.NO_NEWS: Words("no news", Tone.WARN, "without news", "without news", named=True),
     Verdict.NOT_DRAFTING: Words("not drafting", Tone.WARN, "not drafting", "not drafting", named=True),
     Verdict.DRIFTED: Words("pays, drifted", Tone.WARN, "pays but drifted", "pay but drifted", named=True, is_verb=True),
     Verdict.NO_SPECULATION: Words(
@@ -71,6 +73,7 @@ WORDS: Mapping[Verdict, Words] = {
 }
 
 _BY_FINDING: Mapping[str, Verdict] = {
+    "no-news": Verdict.NO_NEWS,
     "not-drafting": Verdict.NOT_DRAFTING,
     "no-speculation": Verdict.NO_SPECULATION,
     "plain-twin": Verdict.PLAIN_TWIN,
@@ -109,11 +112,13 @@ def has_problem(view: TargetView) -> bool:
 
 def verdict_of(view: TargetView) -> Verdict:
     """How a server stands over its headline window."""
-    if not view.up:
-        return Verdict.WAITING if view.up is None else Verdict.UNREACHABLE
+    if view.up is False:
+        return Verdict.UNREACHABLE
     settled = next((finding.code for finding in view.findings if finding.code in _BY_FINDING), None)
     if settled:
         return _BY_FINDING[settled]
+    if view.up is None:
+        return Verdict.WAITING
     speedup, _ = speedup_of(view)
     if speedup is None:
         return Verdict.UNREADABLE if has_problem(view) else Verdict.NO_ESTIMATE

@@ -378,7 +378,7 @@ class TargetWatch:
     def findings(self, now: float) -> tuple[Finding, ...]:
         """What is wrong, as far as this server alone shows."""
         if self._unheard:
-            return (Finding("waiting", Level.NOTICE, f"Nothing is known of it now: {self._error}."),)
+            return (Finding("no-news", Level.NOTICE, f"Nothing is known of it now: {self._error}."),)
         if self._error:
             return (Finding("unreachable", Level.PROBLEM, f"The last scrape failed: {self._error}."),)
         if self._snapshot is None:

@@ -28,7 +28,7 @@ from specwatch.lab.simulator import SimulatedServer
 from specwatch.sidecar.views import TargetView
 from tests.support.http import serving
 from tests.support.sidecars import AWAY, sidecar
-from tests.support.views import CHANGED, NOW, away, shown
+from tests.support.views import CHANGED, NOW, away, shown, silent
 from tools.rehearsal import Rehearsal, rehearsing
 
 PEMS = Path(__file__).parents[1] / "fixtures" / "tls"
@@ -113,11 +113,17 @@ async def test_json_is_all_there_is_and_says_how_every_server_stands(watched):
         ([shown(speedup=None)], 0),
         ([shown(drifted_since=NOW)], 4),
         ([shown(finding=CHANGED)], 4),
+        ([silent()], 4),
         ([shown(), away("b"), shown("c", drifted_since=NOW)], 1),
     ],
 )
 def test_the_exit_code_is_that_of_the_worst_server(views, code):
     assert status.exit_code(servers(Look(NOW, tuple(views), ()))) == code
+
+
+def test_json_does_not_take_a_server_to_be_down_of_which_nobody_knows():
+    (told,) = status._as_json(servers(look := Look(NOW, (silent(),), ())), look)["servers"]
+    assert (told["state"], told["tone"], told["up"], told["error"]) == ("no-news", "warn", None, "HTTP 503")
 
 
 def test_on_a_terminal_the_sentence_comes_first_and_what_is_wrong_below():

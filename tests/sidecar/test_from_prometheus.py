@@ -24,6 +24,7 @@ from specwatch.sidecar.from_prometheus import PrometheusReader
 from specwatch.sidecar.reload import service_settings
 from specwatch.sidecar.routes.health import readiness
 from specwatch.sidecar.service import Clock, Service, ServiceSettings
+from specwatch.sidecar.verdict import Verdict, verdict_of
 from specwatch.sidecar.watch import TargetWatch
 from tests.support.engines import LABELS, V1, V1_BEFORE, StandIn, scraped, ups
 from tests.support.http import serving
@@ -149,7 +150,8 @@ async def test_an_engine_that_is_gone_leaves_servers_unknown_with_the_reason_and
             assert watch.error is not None
             assert "it answers HTTP 503 (starting)" in watch.error
             (finding,) = watch.findings(NOW + 75)
-            assert (finding.code, finding.level.value) == ("waiting", "notice")
+            assert (finding.code, finding.level.value) == ("no-news", "notice")
+            assert verdict_of(watch.view(NOW + 75)) is Verdict.NO_NEWS
         assert it.judged[-1] == ("gpu-2:8000", NOW + 75, None)
         ready = readiness(it.service)
         assert (ready.ready, ready.missing) == (False, 2)

@@ -15,7 +15,7 @@ from specwatch.sidecar.verdict import ranked
 from specwatch.sidecar.views import TargetView
 from specwatch.signals.findings import Finding, Level
 from tests.support.services import chromium
-from tests.support.views import CHANGED, NOW, away, shown
+from tests.support.views import CHANGED, NOW, away, shown, silent
 from tools.browser import browsing
 from tools.rehearsal import rehearsing
 
@@ -68,6 +68,12 @@ FLEETS = [
         [shown("a"), shown("b", speedup=None, finding=IDLE), shown("c", speedup=None, finding=UNKNOWN)],
         "3 servers: 1 pays, 2 without figures.",
         id="silent ones",
+    ),
+    pytest.param([silent()], "gpu-1: no news.", id="nobody knows of one"),
+    pytest.param(
+        [shown("a"), silent("b"), silent("c"), away("d")],
+        "4 servers: 1 pays, 1 unreachable: d; 2 without news: b, c.",
+        id="nobody knows of two",
     ),
     pytest.param([away("x" * 300)], f"{'x' * 11}…{'x' * 11}: unreachable.", id="a long name"),
 ]

@@ -195,17 +195,20 @@ def in_shown_unit(signal: Mapping[str, str], value: float) -> float:
 
 @pytest.mark.browser
 async def test_targets_tell_how_reading_their_pages_goes():
-    servers = [SimulatedServer("up", running=4), SimulatedServer("down", running=4)]
+    servers = [SimulatedServer(name, running=4) for name in ("up", "down", "unknown")]
     async with rehearsing(servers) as rehearsal:
         await rehearsal.play(300, WHOLE_STEP)
         servers[1].failure = Failure.SERVER_ERROR
         await rehearsal.play(WHOLE_STEP, WHOLE_STEP)
+        rehearsal.service.watches["unknown"].unheard("Prometheus has no sample of it")
         async with page_of(f"{rehearsal.url}/#/targets") as (page, seen):
             rows = page.locator(".targets tbody")
-            await expect(rows).to_have_count(2)
+            await expect(rows).to_have_count(3)
             await expect(rows.first).to_contain_text("500")
             await expect(rows.first.locator(".word")).to_have_text("Down")
-            await expect(rows.last).to_contain_text("0.32.0")
-            await rows.last.get_by_role("link").click()
+            await expect(rows.last).to_contain_text("no sample of it")
+            await expect(rows.last.locator(".word")).to_have_text("No news")
+            await expect(rows.nth(1)).to_contain_text("0.32.0")
+            await rows.nth(1).get_by_role("link").click()
             await expect(page.get_by_role("heading", name="up")).to_be_focused()
             assert seen.complaints == []

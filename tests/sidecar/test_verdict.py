@@ -7,7 +7,7 @@ from specwatch.sidecar.verdict import Verdict, by_name, ranked, speedup_of, verd
 from specwatch.sidecar.watch import TargetWatch
 from specwatch.signals.findings import Finding, Level
 from specwatch.signals.speedup import SpeedupKind
-from tests.support.views import CHANGED, NOW, away, shown
+from tests.support.views import CHANGED, NOW, away, shown, silent
 
 
 def finding(code: str, level: Level = Level.NOTICE) -> Finding:
@@ -33,6 +33,7 @@ NEW = TargetWatch(Target("gpu-1", "http://127.0.0.1:8000/metrics")).view(NOW)
         pytest.param(shown(speedup=None, finding=finding("v0-engine")), Verdict.NO_ESTIMATE, id="V0"),
         pytest.param(shown(speedup=None, finding=finding("no-traffic")), Verdict.NO_TRAFFIC, id="idle"),
         pytest.param(NEW, Verdict.WAITING, id="new"),
+        pytest.param(silent(), Verdict.NO_NEWS, id="nobody knows"),
     ],
 )
 def test_a_server_stands_in_one_word(view, verdict):

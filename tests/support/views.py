@@ -66,3 +66,9 @@ def away(name: str = "gpu-1") -> TargetView:
     """A server whose last scrape failed."""
     finding = Finding("unreachable", Level.PROBLEM, "The last scrape failed: no connection: connection refused.")
     return shown(name, speedup=None, finding=finding, up=False, error="no connection: connection refused")
+
+
+def silent(name: str = "gpu-1") -> TargetView:
+    """A server of which whoever scrapes it tells nothing any more."""
+    finding = Finding("no-news", Level.NOTICE, "Nothing is known of it now: HTTP 503.")
+    return shown(name, speedup=None, finding=finding, up=None, error="HTTP 503")

@@ -11,11 +11,15 @@ import { DIALECTS } from "./server_facts.js";
 const STATES = {
   up: { word: "Up", tone: "good", shape: "dot" },
   down: { word: "Down", tone: "bad", shape: "cross" },
+  silent: { word: "No news", tone: "warn", shape: "ring" },
   waiting: { word: "Waiting", tone: "quiet", shape: "ring" },
 };
 
-function stateOf({ up }) {
-  return up === null ? "waiting" : up ? "up" : "down";
+function stateOf({ up, error }) {
+  if (up === null) {
+    return error ? "silent" : "waiting";
+  }
+  return up ? "up" : "down";
 }
 
 /** Every target, those that cannot be read first, and where they come from; `told` is null where that is not known. */
@@ -57,8 +61,8 @@ function body(target, now) {
   const said = {
     ...target,
     ago: format.isNumber(target.last_scrape) ? format.duration(now - target.last_scrape) : format.NONE,
-    took: stateOf(target) === "waiting" ? format.NONE : format.milliseconds(target.seconds),
-    behind: stateOf(target) === "waiting" ? format.NONE : format.milliseconds(target.lag),
+    took: target.up === null ? format.NONE : format.milliseconds(target.seconds),
+    behind: target.up === null ? format.NONE : format.milliseconds(target.lag),
   };
   return lazy("tbody", target.name, JSON.stringify(said), () => row(said));
 }

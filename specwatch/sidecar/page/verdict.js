@@ -10,6 +10,7 @@ export const VERDICTS = {
   costs: { word: "Costs", tone: "bad", shape: "down", count: ["costs", "cost"], named: true, isVerb: true },
   unreachable: { word: "Unreachable", tone: "bad", shape: "cross", count: ["unreachable", "unreachable"], named: true },
   unreadable: { word: "Unreadable", tone: "bad", shape: "cross", count: ["unreadable", "unreadable"], named: true },
+  silent: { word: "No news", tone: "warn", shape: "ring", count: ["without news", "without news"], named: true },
   idleDraft: {
     word: "Not drafting",
     tone: "warn",
@@ -43,6 +44,7 @@ const RANK = Object.fromEntries(Object.keys(VERDICTS).map((name, rank) => [name,
 
 /** Findings that settle the verdict whatever the figures are. */
 const BY_FINDING = {
+  "no-news": "silent",
   "not-drafting": "idleDraft",
   "no-speculation": "plain",
   "plain-twin": "twin",
@@ -74,12 +76,12 @@ function verdictOf(target) {
   if (target.up === false) {
     return "unreachable";
   }
-  if (target.up !== true) {
-    return "waiting";
-  }
   const settled = findings(target).find((finding) => finding.code in BY_FINDING);
   if (settled) {
     return BY_FINDING[settled.code];
+  }
+  if (target.up !== true) {
+    return "waiting";
   }
   const speedup = speedupOf(target).value;
   if (isNumber(speedup)) {
