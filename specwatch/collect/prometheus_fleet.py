@@ -47,30 +47,6 @@ Key = frozenset[tuple[str, str]]
 """A target's labels."""
 
 
-@dataclass(frozen=True)
-class Moment:
-    """One scrape."""
-
-    server: str
-    """Name of what was scraped."""
-    at: float
-    """Unix seconds."""
-    page: str | None
-    """What was read, in Prometheus' text format; None where the scrape failed."""
-
-
-@dataclass(frozen=True)
-class News:
-    """What an answer brought."""
-
-    told: list[Target | LeftOut]
-    """All servers that there are, and what is none."""
-    moments: list[Moment]
-    """New ones of all servers, in the order of time."""
-    late: Mapping[str, float]
-    """As ``Fleet.late`` has it."""
-
-
 class _Scrape:
     """Samples with one time."""
 
@@ -90,10 +66,43 @@ class _Scrape:
         """Whether nothing was scraped: VictoriaMetrics shows the marks of a target that left, as NaN."""
         return math.isnan(self.up) and not any(map(math.isfinite, self.values))
 
-    def page(self) -> str:
-        """Lines in an order that stays, whatever the answer's is: such pages are read faster."""
+    def page(self) -> str | None:
+        """Lines in an order that stays, whatever the answer's is: such pages are read faster. None where it failed."""
+        if self.failed:
+            return None
         pairs = sorted(zip(self.texts, self.values, strict=True))
         return "".join([f"{UP} 1\n", *(f"{text} {value!r}\n" for text, value in pairs)])
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One scrape."""
+
+    server: str
+    """Name of what was scraped."""
+    at: float
+    """Unix seconds."""
+    scrape: _Scrape
+
+    @property
+    def page(self) -> str | None:
+        """What was read, in Prometheus' text format; None where the scrape failed.
+
+        Put together when asked for: servers that another sidecar watches take no page, and nobody waits for all.
+        """
+        return self.scrape.page()
+
+
+@dataclass(frozen=True)
+class News:
+    """What an answer brought."""
+
+    told: list[Target | LeftOut]
+    """All servers that there are, and what is none."""
+    moments: list[Moment]
+    """New ones of all servers, in the order of time."""
+    late: Mapping[str, float]
+    """As ``Fleet.late`` has it."""
 
 
 class _Origin:
@@ -173,7 +182,7 @@ class _Server:
             self.series = frozenset() if scrape.failed else frozenset(scrape.texts)
             self.gap = min(at - self.last, LONGEST_GAP) if self.last > -math.inf else USUAL_GAP
             self.last, self.moved = at, now
-            yield Moment(self.name, at, None if scrape.failed else scrape.page())
+            yield Moment(self.name, at, scrape)
 
 
 class Fleet:

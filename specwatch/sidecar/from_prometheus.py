@@ -148,10 +148,11 @@ class PrometheusReader:
     async def _follow(self, service: Service, watch: TargetWatch, moment: Moment) -> None:
         tally, before = service.tallies[watch.target.name], self._error_of(watch)
         try:
-            if moment.page is None:
+            page = moment.page
+            if page is None:
                 watch.failed(SCRAPE_FAILED)
             else:
-                service.take(watch, moment.at, watch.reader.read(moment.page))
+                service.take(watch, moment.at, watch.reader.read(page))
         except PageError as problem:
             watch.failed(str(problem))
             service.causes[Cause.PAGE] += 1
