@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from specwatch.signals.drift_evidence import CEILING, EVIDENCE, Change, Evidence, block_dispersion
+from specwatch.signals.drift_evidence import CEILING, EVIDENCE, Change, Evidence
 from specwatch.signals.drift_reference import Block, Reference
 
 __all__ = ["CEILING", "EVIDENCE", "DriftDetector", "DriftReading", "DriftSettings"]
@@ -31,10 +31,15 @@ quiet server. Before, the reference needs whatever there is."""
 UNDER_WAY = 0.5
 """Score from which a change is told of: by then it is a few thousand to one, e^(EVIDENCE/2)."""
 
+QUIET = 0.35
+"""Score below which the reference learns another portion: what chance makes of it most of the time. Above, portions are
+kept waiting and not dropped: a reference that leaves out low spells that were chance comes out too high, and finds
+ever more of them."""
+
 MOST_TOKENS = 1e12
 """Draft tokens between two scrapes that are believed: a million a second for eleven days."""
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -235,20 +240,19 @@ class DriftDetector:
             if self._has_learned:
                 self._tune()
             return
-        dispersion = block_dispersion(self._reference, self._dispersion, block)
         for evidence in (self._falls, self._rises):
-            evidence.add(began, block, self._reference, dispersion)
+            evidence.add(began, block, self._reference)
         if not self._frozen and self._reference.blocks < REFERENCE_BLOCKS:
             self._refine(block)
 
     def _refine(self, block: Block) -> None:
-        """Let the reference learn from what came before the last portion, while nothing speaks of a change."""
-        if max(self._falls.score, self._rises.score) >= UNDER_WAY:
+        """Let the reference learn from what came before the last portion, while little speaks of a change."""
+        if self._falls.changed or self._rises.changed:
             # What a change brought is no normal, and some of it may be in hand already.
             self._waiting, self._recent = Reference(), Reference()
             return
         self._recent.learn(block)
-        if self._recent.blocks >= self._portion:
+        if self._recent.blocks >= self._portion and max(self._falls.score, self._rises.score) < QUIET:
             self._reference.merge(self._waiting)
             self._waiting, self._recent = self._recent, Reference()
             self._tune()

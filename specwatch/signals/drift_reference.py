@@ -35,6 +35,9 @@ class Block:
 class Reference:
     """Running sums over the blocks it was taught; forgets none, and keeps only LAGS of them.
 
+    ``_products`` has, by lag from 0 to LAGS, the sums over pairs of blocks (A, N) and (A', N') of A·A', A·N' + N·A' and
+    N·N': what any rate's residuals add up to, whatever portions it was learned in.
+
     The dispersion φ is the variance of a block's accepted tokens over the binomial N·r·(1 - r). It is far above 1,
     because tokens of a request share that request's acceptance, and requests that span blocks make neighbours alike:
     φ then includes the correlation, as what counts is how far the sum of many blocks strays.
@@ -42,8 +45,8 @@ class Reference:
 
     def __init__(self) -> None:
         self.blocks = 0
-        self._tokens = self._accepted = self._squares = 0.0
-        self._products = [0.0] * LAGS
+        self._tokens = self._accepted = 0.0
+        self._products = [[0.0, 0.0, 0.0] for _ in range(LAGS + 1)]
         self._latest: deque[Block] = deque(maxlen=LAGS)
 
     def learn(self, block: Block) -> None:
@@ -51,12 +54,10 @@ class Reference:
         self.blocks += 1
         self._tokens += block.draft_tokens
         self._accepted += block.accepted
-        self._squares += block.accepted**2 / block.draft_tokens
-        rate = self.rate
-        mine = (block.accepted - rate * block.draft_tokens) / math.sqrt(block.draft_tokens)
-        for lag, earlier in enumerate(self._latest):
-            its = (earlier.accepted - rate * earlier.draft_tokens) / math.sqrt(earlier.draft_tokens)
-            self._products[lag] += mine * its
+        for sums, earlier in zip(self._products, (block, *self._latest), strict=False):
+            sums[0] += block.accepted * earlier.accepted
+            sums[1] += block.accepted * earlier.draft_tokens + block.draft_tokens * earlier.accepted
+            sums[2] += block.draft_tokens * earlier.draft_tokens
         self._latest.appendleft(block)
 
     def merge(self, other: Reference) -> None:
@@ -64,8 +65,8 @@ class Reference:
         self.blocks += other.blocks
         self._tokens += other._tokens
         self._accepted += other._accepted
-        self._squares += other._squares
-        self._products = [mine + its for mine, its in zip(self._products, other._products, strict=True)]
+        for mine, its in zip(self._products, other._products, strict=True):
+            mine[:] = (a + b for a, b in zip(mine, its, strict=True))
 
     @property
     def draft_tokens(self) -> float:
@@ -80,29 +81,34 @@ class Reference:
     @property
     def dispersion(self) -> float:
         """φ, at least 1."""
-        rate = self.rate
-        binomial = rate * (1 - rate)
+        binomial = self.rate * (1 - self.rate)
         if self.blocks < 2 or binomial <= 0:
             return 1.0
-        squares = self._squares - 2 * rate * self._accepted + rate**2 * self._tokens
-        return max(1.0, squares / (self.blocks - 1) / binomial * self._correlation(squares))
+        degrees = self._tokens - self._products[0][2] / self._tokens
+        return max(1.0, self._covariance(0) / (degrees * binomial) * self.correlation)
 
-    def _correlation(self, squares: float) -> float:
+    @property
+    def correlation(self) -> float:
         """Long-run variance over the variance of one block: 1 + 2 Σ ρ over the lags until one is insignificant."""
-        total = 1.0
-        for product in self._products:
-            rho = product / squares if squares > 0 else 0.0
+        total, variance = 1.0, self._covariance(0)
+        for lag in range(1, LAGS + 1):
+            rho = self._covariance(lag) / variance if variance > 0 else 0.0
             if rho < SIGNIFICANT / math.sqrt(self.blocks):
                 break
             total += 2 * rho
         return total
 
+    def _covariance(self, lag: int) -> float:
+        """Sum of products of what two blocks, so many blocks apart, strayed from the rate."""
+        accepted, mixed, tokens = self._products[lag]
+        return accepted - self.rate * mixed + self.rate**2 * tokens
+
     def state(self) -> dict[str, Any]:
         """Everything, for JSON."""
         return {
             "blocks": self.blocks,
-            "sums": [self._tokens, self._accepted, self._squares],
-            "products": list(self._products),
+            "sums": [self._tokens, self._accepted],
+            "products": [list(sums) for sums in self._products],
             "latest": [[block.draft_tokens, block.accepted] for block in self._latest],
         }
 
@@ -111,7 +117,10 @@ class Reference:
         """What ``state`` told. ValueError, KeyError or TypeError for anything else."""
         reference = cls()
         reference.blocks = int(state["blocks"])
-        reference._tokens, reference._accepted, reference._squares = (float(value) for value in state["sums"])
-        reference._products = [float(value) for value in state["products"]][:LAGS]
+        reference._tokens, reference._accepted = (float(value) for value in state["sums"])
+        products = [[float(value) for value in sums] for sums in state["products"]]
+        if [len(sums) for sums in products] != [3] * (LAGS + 1):
+            raise ValueError("it holds another number of products")
+        reference._products = products
         reference._latest.extend(Block(float(tokens), float(accepted)) for tokens, accepted in state["latest"])
         return reference
