@@ -4,8 +4,8 @@
 
 simulates servers, request by request, and lets specwatch's detector, the rule that articles print and river's detectors
 watch them; prints tables, and with --write puts them and a figure into docs/drift.md. Whatever can be tuned is tuned
-first for every load, on healthy months of its own, to as many false alarms as ours raises there as it comes. Seeded:
-the same tables come out again.
+for every load to no more false alarms than ours raises on the same healthy months (``drift_tuning``); delays are
+compared pair by pair on the same trials. Seeded: the same tables come out again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from multiprocessing import Pool
@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.drift_bound import BETWEEN_FALSE_ALARMS, bound, bound_after_learning, information
-from benchmarks.drift_contenders import BY_NAME, ENTRIES, OURS
+from benchmarks.drift_contenders import OURS
 from benchmarks.drift_report import draw, report, write
-from benchmarks.drift_results import Delays, Results, Row, Setting, Size
+from benchmarks.drift_results import Delays, Judged, Results, Row, Setting, Size
 from benchmarks.drift_scenarios import (
     DIURNAL,
     SIX,
@@ -33,61 +33,18 @@ from benchmarks.drift_scenarios import (
     USUAL,
     Step,
     Traffic,
-    healthy,
     load_of_day,
     recorded,
     trial,
 )
 from benchmarks.drift_traces import DAY, Counts, with_rate
+from benchmarks.drift_tuning import alarms, judge
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE, FIGURE = DOCS / "drift.md", DOCS / "images" / "drift.png"
 
-TUNING_SEED = 1000
-"""Healthy months from here on are for tuning; those from 0 on are judged."""
-
-
 SMOKE = Size(months=1, others=1, days=1, steps=1, slow_days=1, tuning_steps=1, trials=0.01, slow_trials=1)
 """Runs through everything in seconds, and shows nothing."""
-
-
-def alarms(setting: Setting, counted: Counts) -> Iterator[int]:
-    """Intervals at which an alarm began. A new K starts the others anew; ours finds out itself."""
-    detector, k = setting.make(), int(counted.k[0])
-    columns = (counted.drafts.tolist(), counted.draft_tokens.tolist(), counted.accepted.tolist(), counted.k.tolist())
-    for i, (drafts, tokens, accepted, now) in enumerate(zip(*columns, strict=True)):
-        if now != k and setting.name != OURS:
-            detector = setting.make()
-        k = now
-        if detector.update(drafts, tokens, accepted):
-            yield i
-
-
-def false_alarms(setting: Setting, seed: int, days: int = 30, traffic: Traffic = DIURNAL) -> int:
-    """False alarms in a healthy month, or fewer days."""
-    return sum(1 for _ in alarms(setting, healthy(seed, days, traffic)))
-
-
-def tune(name: str, size: Size, traffic: Traffic, a_month: float) -> Setting:
-    """The keenest parameter that raises at most so many false alarms on the tuning streams, by bisection.
-
-    One in all of them is always allowed: none would be a demand that ours does not meet either.
-    """
-    entry = BY_NAME[name]
-    if not entry.tuned:
-        return Setting(name)
-    days, months = (size.slow_days, 1) if entry.slow else (size.days, size.others)
-    allowed = max(1.0, a_month * months * days / 30)
-    low, high = 0.0, 1.0
-    for _ in range(size.tuning_steps):
-        middle = (low + high) / 2
-        setting, total = Setting(name, entry.setting(middle)), 0
-        for month in range(months):
-            total += false_alarms(setting, TUNING_SEED + month, days, traffic)
-            if total > allowed:
-                break
-        low, high = (low, middle) if total > allowed else (middle, high)
-    return Setting(name, entry.setting(low))
 
 
 def one_trial(settings: Sequence[Setting], step: Step, seed: int) -> list[int | None]:
@@ -99,14 +56,6 @@ def one_trial(settings: Sequence[Setting], step: Step, seed: int) -> list[int | 
 def _delay(setting: Setting, counted: Counts, change: int) -> int | None:
     first = next(alarms(setting, counted), None)
     return None if first is None else max(0, first - change + 1)
-
-
-def gather(step: Step, outcomes: Sequence[Sequence[int | None]]) -> list[Delays]:
-    """Trials by contender."""
-    return [
-        Delays(tuple(d for d in column if d != 0), sum(d == 0 for d in column), step.longest)
-        for column in zip(*outcomes, strict=True)
-    ]
 
 
 def limit(step: Step) -> float | None:
@@ -193,45 +142,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def measure(pool: PoolType, size: Size) -> Results:
-    """Count our false alarms, tune the others to as many, time the delays."""
+    """Count our false alarms, tune the others to no more, time the delays."""
     steps = STEPS[: size.steps]
-    loads = list(dict.fromkeys([DIURNAL, SIX, *(step.traffic for step in steps)]))
-    settings: dict[Traffic, dict[str, Setting]] = {}
-    wrong: dict[Traffic, dict[str, list[int]]] = {}
-    for traffic in loads:
-        ours = _healthy_months(pool, Setting(OURS), size, traffic)
-        chosen = [entry.name for entry in ENTRIES if not entry.slow or traffic == SIX]
-        keenest = partial(tune, size=size, traffic=traffic, a_month=sum(ours) / len(ours))
-        settings[traffic] = dict(zip(chosen, pool.map(keenest, chosen, chunksize=1), strict=True))
-        others = [setting for name, setting in settings[traffic].items() if name != OURS]
-        wrong[traffic] = {OURS: ours} | {each.name: _healthy_months(pool, each, size, traffic) for each in others}
+    judged = {
+        traffic: judge(pool, size, traffic) for traffic in dict.fromkeys([DIURNAL, SIX, *(s.traffic for s in steps)])
+    }
+    limits = pool.map(limit, steps, chunksize=1)
     return Results(
-        size=size,
-        settings=settings,
-        false_alarms=wrong,
-        rows=[_row(pool, step, settings[step.traffic], size) for step in steps],
+        judged=judged,
+        rows=[_row(pool, step, known, judged[step.traffic], size) for step, known in zip(steps, limits, strict=True)],
         eighth=pool.map(partial(one_of_eight, Setting(OURS), Step(0.10)), range(math.ceil(20 * size.trials))),
         blindness=blindness(),
-        recorded=on_recorded(list(settings[SIX].values())),
+        recorded=on_recorded([each.setting for each in judged[SIX].values()]),
     )
 
 
-def _healthy_months(pool: PoolType, setting: Setting, size: Size, traffic: Traffic) -> list[int]:
-    if setting.entry.slow:
-        return [false_alarms(setting, 0, size.slow_days, traffic)]
-    months = size.months if setting.name == OURS and traffic.diurnal else size.others
-    return pool.map(partial(false_alarms, setting, days=size.days, traffic=traffic), range(months), chunksize=1)
-
-
-def _row(pool: PoolType, step: Step, settings: Mapping[str, Setting], size: Size) -> Row:
+def _row(pool: PoolType, step: Step, known: float | None, judged: Mapping[str, Judged], size: Size) -> Row:
     delays: dict[str, Delays] = {}
     for slow in (False, True):
-        chosen = [setting for setting in settings.values() if setting.entry.slow is slow]
+        chosen = [each.setting for each in judged.values() if each.setting.entry.slow is slow]
         trials = math.ceil((size.slow_trials if slow else step.trials) * size.trials)
         outcomes = pool.map(partial(one_trial, chosen, step), range(trials), chunksize=1) if chosen else []
-        gathered = gather(step, outcomes) if chosen else []
-        delays |= {setting.name: delay for setting, delay in zip(chosen, gathered, strict=True)}
-    known = limit(step)
+        for setting, by_trial in zip(chosen, zip(*outcomes, strict=True), strict=True):
+            delays[setting.name] = Delays(by_trial, step.longest)
     learned = None if known is None or step.traffic.diurnal else bound_after_learning(known, step.known)
     return Row(step, known, learned, delays)
 

@@ -19,13 +19,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.drift_traces import DAY, Kind, Numbers, requests
+from benchmarks.drift_traces import DAY, TOKENS, Kind, Numbers, requests
 
 BETWEEN_FALSE_ALARMS = 30 * DAY
 """T: one false alarm in thirty days, in intervals."""
-
-TOKENS = 45e6
-"""Of the simulated requests from which the law of one is taken: 300,000 of the usual ones."""
 
 FINENESS = 12
 """Bins of the grid in a mean request's drafts, and twice as many in accepted tokens; half as many change the divergence

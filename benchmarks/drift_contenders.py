@@ -40,8 +40,10 @@ class Entry:
     dull: float = 0.0
     keen: float = 0.0
     """Equal where there is nothing to tune."""
+    share: float = 1.0
+    """Of the healthy months that it is tuned on: less where an interval takes it long."""
     slow: bool = False
-    """Takes a quarter of a millisecond an interval, so that it is tuned on and judged by less."""
+    """Takes a quarter of a millisecond an interval, so that a few days have to do."""
 
     @property
     def tuned(self) -> bool:
@@ -123,13 +125,19 @@ ENTRIES = (
     Entry("rule 0.60", lambda setting: Rule(0.60)),
     Entry("rule, tuned", Rule, dull=0.02, keen=0.60),
     # clock=1: look for a change at every interval, not at every 32nd
-    Entry("ADWIN", lambda delta: River(drift.ADWIN(delta=delta, clock=1), both_ways=True), dull=1e-12, keen=0.5),
+    Entry(
+        "ADWIN",
+        lambda delta: River(drift.ADWIN(delta=delta, clock=1), both_ways=True),
+        dull=1e-12,
+        keen=0.5,
+        share=0.25,
+    ),
     # delta=0.025 (river: 0.005) is half of the five points that are to be found, the best slack for them (Page 1954).
     # alpha=1: with river's 0.9999 the sum is drawn back to what it was, and strays without end.
     Entry(
         "PageHinkley",
         lambda threshold: River(drift.PageHinkley(mode="down", delta=0.025, threshold=threshold, alpha=1.0)),
-        dull=20.0,
+        dull=10.0,
         keen=0.2,
     ),
     # HDDM takes errors: "binary" in river, and values from 0 to 1 by its theorem (Frías-Blanco et al. 2015)

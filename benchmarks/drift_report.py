@@ -8,8 +8,8 @@ from pathlib import Path
 import matplotlib as mpl
 
 from benchmarks.drift_contenders import OURS
-from benchmarks.drift_results import Delays, Results, Row
-from benchmarks.drift_scenarios import SIX, Traffic
+from benchmarks.drift_results import Delays, Difference, Judged, Results, Row
+from benchmarks.drift_scenarios import SIX
 
 mpl.use("Agg")
 
@@ -21,8 +21,9 @@ BEGIN, END = "<!-- python -m benchmarks.drift --write -->", "<!-- end -->"
 
 def report(results: Results) -> str:
     """All tables, as Markdown."""
-    names = list(results.settings[SIX])
-    loads = ["day, night, restarts, K" if load.diurnal else load.name for load in results.settings]
+    names = list(results.judged[SIX])
+    others = [name for name in names if name != OURS]
+    loads = ["day, night, restarts, K" if load.diurnal else load.name for load in results.judged]
     parts = [
         "### False alarms in 30 healthy days: mean and most of a stream, and the setting",
         _table(("detector", *loads), _false_alarms(results, names)),
@@ -31,6 +32,8 @@ def report(results: Results) -> str:
             ("change", "bound", "÷ bound", "÷ bound once learned", *names),
             (_delays(row, names) for row in results.rows),
         ),
+        f"### {OURS}'s delay less theirs on the same trials: mean ± standard error, in intervals",
+        _table(("change", *others), (_differences(row, others) for row in results.rows)),
         _verdict(results),
         "### One replica of eight falls by 10 points",
         _eighth(results.eighth),
@@ -57,17 +60,16 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _false_alarms(results: Results, names: Sequence[str]) -> Iterable[Sequence[str]]:
     for name in names:
-        yield name, *(_months(results, load, name) for load in results.settings)
+        yield name, *(_months(judged.get(name)) for judged in results.judged.values())
 
 
-def _months(results: Results, load: Traffic, name: str) -> str:
-    counts = results.false_alarms[load].get(name)
-    if counts is None:
+def _months(judged: Judged | None) -> str:
+    if judged is None:
         return "not run"
-    setting = results.settings[load][name]
+    counts, setting = judged.false_alarms, judged.setting
     at = f" at {setting.parameter:.3g}" if setting.entry.tuned else ""
     if setting.entry.slow:
-        return f"{sum(counts)} in {results.size.slow_days} days{at}"
+        return f"{sum(counts)} in {judged.days} days{at}"
     return f"{sum(counts) / len(counts):.2f} ≤ {max(counts)} ({len(counts)} streams){at}"
 
 
@@ -90,6 +92,21 @@ def _delay(delays: Delays | None) -> str:
     )
 
 
+def _differences(row: Row, others: Sequence[str]) -> Sequence[str]:
+    return row.step.name, *(_difference(_less(row, name)) for name in others)
+
+
+def _less(row: Row, name: str) -> Difference | None:
+    return row.delays[OURS].less(row.delays[name]) if name in row.delays else None
+
+
+def _difference(difference: Difference | None) -> str:
+    if difference is None:
+        return ""
+    shown = f"{difference.mean:+.1f} ± {difference.error:.1f}"
+    return f"**{shown}**" if difference.slower else shown
+
+
 def _verdict(results: Results) -> str:
     """Whether the goals are reached, where not, and by how much."""
     lines = []
@@ -98,9 +115,10 @@ def _verdict(results: Results) -> str:
         if row.bound and row.step.points >= 0.05 and ours > 1.5 * row.bound:
             learned = f"; {ours / row.learned:.2f} times what the time learned allows" if row.learned else ""
             lines.append(f"* {row.step.name}: {ours / row.bound:.2f} times the bound, above 1.5{learned}")
-        others = {name: delays for name, delays in row.delays.items() if name != OURS and delays.found}
-        faster = [name for name, delays in others.items() if delays.mean < ours]
-        lines += [f"* {row.step.name}: {name} was faster, {others[name].mean:.1f} to {ours:.1f}" for name in faster]
+        for name in row.delays:
+            difference = _less(row, name)
+            if difference is not None and difference.slower:
+                lines.append(f"* {row.step.name}: {name} was faster, by {_difference(difference)} intervals")
     return "\n".join(lines or ["* Within 1.5 times the bound from 5 points on, and nothing else was faster."])
 
 
@@ -120,7 +138,7 @@ def draw(results: Results, path: Path) -> None:
     rows = [row for row in results.rows if row.step.usual]
     points = [row.step.points * 100 for row in rows]
     axes.plot(points, [row.bound for row in rows], "k--", label="Lorden's bound")
-    for name in results.settings[SIX]:
+    for name in results.judged[SIX]:
         reached = [(x, row.delays.get(name)) for x, row in zip(points, rows, strict=True)]
         # A mean over trials of which most found nothing is no delay.
         shown = [(x, found.mean) for x, found in reached if found and found.missed * 2 < len(found.found)]

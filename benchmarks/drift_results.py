@@ -16,10 +16,10 @@ from benchmarks.drift_scenarios import Step, Traffic
 class Size:
     """How much is simulated."""
 
-    months: int = 40
-    """Healthy ones with day and night that specwatch is judged by."""
-    others: int = 4
-    """Of them, and of those of steady load, those that the others are judged by; as many more they are tuned on."""
+    months: int = 20
+    """Healthy ones with day and night, on which false alarms are counted and the others are tuned."""
+    others: int = 10
+    """The same of each steady load."""
     days: int = 30
     """Of a month."""
     steps: int | None = None
@@ -27,6 +27,7 @@ class Size:
     slow_days: int = 6
     """Days for a detector that is slow, instead of all that."""
     tuning_steps: int = 7
+    """Of bisection."""
     trials: float = 1.0
     """Share of each scenario's trials."""
     slow_trials: int = 10
@@ -50,13 +51,48 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Delays:
-    """What a contender did in one scenario's trials: intervals from change to alarm; None where it never came."""
+class Judged:
+    """A contender on one load's healthy months."""
 
-    found: tuple[int | None, ...]
-    too_early: int
-    """Trials in which it alarmed before the change: left out of ``found``."""
+    setting: Setting
+    false_alarms: Sequence[int]
+    """By month."""
+    days: int
+    """Of a month."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of two contenders' delays on the same trials, one less the other."""
+
+    mean: float
+    error: float
+    """Standard error of the mean."""
+
+    @property
+    def slower(self) -> bool:
+        """Whether the first is slower beyond chance: by more than two standard errors."""
+        return self.mean > 2 * self.error
+
+
+@dataclass(frozen=True)
+class Delays:
+    """What a contender did in one scenario's trials."""
+
+    by_trial: tuple[int | None, ...]
+    """Intervals from change to alarm; 0 where it alarmed before the change, None where it never did."""
     longest: int
+    """Intervals that were waited for."""
+
+    @property
+    def found(self) -> tuple[int | None, ...]:
+        """Of the trials in which it did not alarm too early."""
+        return tuple(delay for delay in self.by_trial if delay != 0)
+
+    @property
+    def too_early(self) -> int:
+        """Trials in which it alarmed before the change."""
+        return len(self.by_trial) - len(self.found)
 
     @property
     def mean(self) -> float:
@@ -72,6 +108,17 @@ class Delays:
     def missed(self) -> int:
         """Trials without an alarm."""
         return sum(delay is None for delay in self.found)
+
+    def less(self, other: Delays) -> Difference | None:
+        """These delays less the other's, pair by pair, over the trials in which neither alarmed too early.
+
+        None where there are fewer than two of them.
+        """
+        pairs = zip(self.by_trial, other.by_trial, strict=False)
+        differences = [(a or self.longest) - (b or self.longest) for a, b in pairs if a != 0 and b != 0]
+        if len(differences) < 2:
+            return None
+        return Difference(float(np.mean(differences)), float(np.std(differences, ddof=1)) / math.sqrt(len(differences)))
 
 
 @dataclass(frozen=True)
@@ -90,10 +137,7 @@ class Row:
 class Results:
     """Everything that is printed and drawn."""
 
-    size: Size
-    settings: Mapping[Traffic, Mapping[str, Setting]]
-    false_alarms: Mapping[Traffic, Mapping[str, Sequence[int]]]
-    """By month."""
+    judged: Mapping[Traffic, Mapping[str, Judged]]
     rows: Sequence[Row]
     eighth: Sequence[tuple[int | None, int, int | None]]
     """Delay on the replica that changed, alarms of the seven others, delay on the fleet's sums."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.drift_traces import DAY, Counts, Kind, Numbers, counts, rate, with_rate
+from benchmarks.drift_traces import DAY, Counts, Kind, Numbers, counts, rate, steady_counts, with_rate
 
 HOUR = 240
 """Intervals of an hour: what the reference has learned when the change comes."""
@@ -116,7 +116,6 @@ def trial(step: Step, seed: int) -> tuple[Counts, int]:
     return counts(source, traffic.kind, load, alpha), change
 
 
-@lru_cache(maxsize=4)
 def healthy(seed: int, days: int = 30, traffic: Traffic = DIURNAL) -> Counts:
     """A month of a healthy server.
 
@@ -125,18 +124,13 @@ def healthy(seed: int, days: int = 30, traffic: Traffic = DIURNAL) -> Counts:
     """
     source = np.random.default_rng([1, seed])
     if not traffic.diurnal:
-        kind, load = traffic.kind, np.full(DAY, traffic.requests)
-        parts = [counts(source, kind, load, np.full(DAY, kind.alpha)) for _ in range(days)]
-        return sum(parts[1:], parts[0])
+        return steady_counts(source, traffic.kind, np.full(days * DAY, traffic.requests))
     load = load_of_day(float(source.uniform(4, 20)), days * DAY)
     for begin in source.integers(0, days * DAY, 4):
         load[begin : begin + 12] = 0.0  # three minutes without answers
-    part = days * DAY // 3
-    months = [
-        counts(source, replace(traffic.kind, k=k), load[i * part : (i + 1) * part], np.full(part, traffic.kind.alpha))
-        for i, k in enumerate((5, 3, 5))
-    ]
-    return months[0] + months[1] + months[2]
+    parts = zip((5, 3, 5), np.array_split(load, 3), strict=True)
+    first, second, third = (steady_counts(source, replace(traffic.kind, k=k), part) for k, part in parts)
+    return first + second + third
 
 
 def recorded() -> tuple[list[str], Counts]:

@@ -7,8 +7,10 @@ and as ``specwatch.lab.simulated_engine`` does, which ``tests/benchmarks/test_dr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,9 @@ INTERVAL = 15.0
 
 DAY = 5760
 """Intervals of a day."""
+
+TOKENS = 45e6
+"""Of the simulated requests that stand for all of a kind: 300,000 of the usual ones."""
 
 Numbers = NDArray[np.float64]
 
@@ -92,6 +97,37 @@ def counts(source: np.random.Generator, kind: Kind, per_interval: Numbers, alpha
 
     _decode(source, kind, alpha[arrivals], count)
     return Counts(drafts[:-1], accepted[:-1], np.full(intervals, kind.k))
+
+
+def steady_counts(source: np.random.Generator, kind: Kind, per_interval: Numbers) -> Counts:
+    """The same of traffic that stays what it is, quickly: every request is drawn from many that were simulated once."""
+    intervals = len(per_interval)
+    arrivals = np.repeat(np.arange(intervals), source.poisson(per_interval))
+    known = _stock(kind)
+    drawn = source.integers(0, known.shape[2], len(arrivals))
+    sums = np.zeros((2, intervals + known.shape[1]))
+    for later in range(known.shape[1]):
+        for column in range(2):
+            counted = np.bincount(arrivals, known[column, later, drawn], minlength=intervals)
+            sums[column, later : later + intervals] += counted
+    return Counts(sums[0, :intervals], sums[1, :intervals], np.full(intervals, kind.k))
+
+
+@lru_cache(maxsize=8)
+def _stock(kind: Kind) -> NDArray[np.float32]:
+    """Drafts and accepted tokens (first axis) of many requests (last), by intervals since each one's arrival."""
+    source, number = np.random.default_rng(6), round(TOKENS / kind.output_tokens)
+    start = source.random(number) * INTERVAL
+    longest = math.ceil(kind.max_tokens * kind.step_seconds / INTERVAL) + 1
+    known = np.zeros((2, longest, number), dtype=np.float32)
+
+    def count(index: NDArray[np.int64], step: int, taken: Numbers) -> None:
+        place = ((start[index] + (step + 0.5) * kind.step_seconds) / INTERVAL).astype(np.int64)
+        known[0, place, index] += 1
+        known[1, place, index] += taken
+
+    _decode(source, kind, np.full(number, kind.alpha), count)
+    return known
 
 
 def _decode(

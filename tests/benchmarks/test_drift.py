@@ -118,5 +118,5 @@ def test_everything_runs_from_traffic_to_page_and_figure(tmp_path):
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
-    assert all(f"| {name} |" in text for name in results.settings[SIX])
+    assert all(f"| {name} |" in text for name in results.judged[SIX])
     assert figure.stat().st_size > 10_000
