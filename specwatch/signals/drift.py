@@ -28,8 +28,8 @@ FIRST_HOUR = 240
 """Blocks from which on a portion is also as much as it takes to find a change by five points, which may be long on a
 quiet server. Before, the reference needs whatever there is."""
 
-UNDER_WAY = 0.5
-"""Score from which a change is told of: by then it is a few thousand to one, e^(EVIDENCE/2)."""
+UNDER_WAY = 0.65
+"""Score from which a change is told of: by then it is a few thousand to one, e^(0.65 · EVIDENCE)."""
 
 QUIET = 0.35
 """Score below which the reference learns another portion: what chance makes of it most of the time. Above, portions are
