@@ -30,7 +30,7 @@ def alarms(setting: Setting, counted: Counts) -> Iterator[int]:
 def judge(pool: Pool, size: Size, traffic: Traffic) -> dict[str, Judged]:
     """Ours as it comes and every other tuned, with their false alarms, by name.
 
-    The others are chosen on the very months that are reported, and ours is not: what chance does there favours them.
+    The others are chosen on the very months that are reported: what chance does there favours them.
     """
     months = size.months if traffic.diurnal else size.others
     ours = count(pool, [Setting(OURS)], months, size.days, traffic)[0]

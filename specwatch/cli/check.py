@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from specwatch.cli import check_report
+from specwatch.cli.running import run
 from specwatch.collect.scraper import ScrapeError, http_session, scrape, server_release
 from specwatch.collect.targets import Target, parse
 from specwatch.errors import InputError
@@ -69,7 +70,7 @@ def command(url: str, duration: float, as_json: bool, k: int | None, draft_cost:
     )
     console = Console(highlight=False)
     try:
-        view = asyncio.run(_follow(target, settings, duration, None if as_json else console))
+        view = run(_follow(target, settings, duration, None if as_json else console))
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from rich.table import Table
 
 from specwatch.alerting.text import clean
 from specwatch.cli import sidecar_client
+from specwatch.cli.running import run
 from specwatch.cli.sidecar_client import SidecarClient
 from specwatch.cli.sidecar_options import Identity, identity_options
 
@@ -37,7 +37,7 @@ class Sidecar:
             async with sidecar_client.sidecar(self.address, self.identity) as client:
                 return await question(client)
 
-        return asyncio.run(ask())
+        return run(ask())
 
 
 @click.group("references", context_settings={"show_default": True})

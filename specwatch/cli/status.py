@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from rich.text import Text
 
 from specwatch.cli import check_report
 from specwatch.cli.check import EXIT_INTERRUPTED, SLOWEST, duration
+from specwatch.cli.running import run
 from specwatch.cli.sidecar_client import Alert
 from specwatch.cli.status_source import Asked, FromScrapes, Look, source_options
 from specwatch.cli.status_table import Server, alert_words, remark, servers, table
@@ -62,7 +62,7 @@ def command(asked: Asked, seconds: float, as_json: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     _refuse_idle_for(asked)
     try:
-        look = asyncio.run(_look(asked, seconds, None if as_json else console))
+        look = run(_look(asked, seconds, None if as_json else console))
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     rows = servers(look)
