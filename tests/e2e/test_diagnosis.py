@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +25,10 @@ LIMIT = 4
 TOKENS = 60
 """Tokens of an answer: short, so that there are enough requests to tell what they look like."""
 
+MANY = (50, 60, 70)
+"""Tokens of the answers of as many groups of requests, each above LIMIT by itself: answers of one length end together,
+and for some steps there are so few requests then that the server drafts again."""
+
 PATIENCE = 240.0
 """Seconds after which something that should be said is taken as never said: several times what it needs."""
 
@@ -43,8 +47,8 @@ def scheduled(lab_models: LabModels, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @asynccontextmanager
-async def requests_under_way(server: LabServer, count: int) -> AsyncIterator[Load]:
-    load = Load(server.url, stage.SERVED_NAME, some_prompts(HOME), count, TOKENS)
+async def requests_under_way(server: LabServer, count: int, tokens: int = TOKENS) -> AsyncIterator[Load]:
+    load = Load(server.url, stage.SERVED_NAME, some_prompts(HOME), count, tokens)
     sending = asyncio.create_task(load.run(seconds=3 * PATIENCE))
     try:
         yield load
@@ -79,7 +83,9 @@ async def test_load_beyond_the_schedule_is_called_so_and_another_domain_is_calle
 ):
     async with requests_under_way(scheduled, 2) as load:
         await until(scheduled, "what is normal is learned", lambda target: normal_is_known(target, load))
-        async with requests_under_way(scheduled, 3 * LIMIT):
+        async with AsyncExitStack() as beyond:
+            for tokens in MANY:
+                await beyond.enter_async_context(requests_under_way(scheduled, LIMIT + 1, tokens))
             said = await until(scheduled, "the schedule is named", first_is("off-by-schedule"))
         assert not said & CHANGES
         said = await until(scheduled, "it is well again", first_is("healthy"))
