@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from rich.console import Console
 from specwatch.cli.calibrate_launch import InTurn, read_plan
 from specwatch.cli.calibrate_screen import Screen, screen, show
 from specwatch.cli.launch_plan import put_together
+from specwatch.cli.running import ENDING, cancelled_by, run
 from specwatch.errors import InputError, SpecwatchError
 from specwatch.measure.calibration.blocks import MIN_TOKENS, Design
 from specwatch.measure.calibration.calibrate import Calibrator, Fixed, Servers
@@ -131,7 +131,7 @@ def command(
     if plan_file is not None:
         task = _launched(plan_file, design, ks, known)
     else:
-        task = asyncio.run(_running(str(baseline), speculative, design, key, known))
+        task = run(_running(str(baseline), speculative, design, key, known))
     result = _measured(task, shares, output, key, console)
     page = output.with_suffix(".html")
     write(output, as_text(result))
@@ -205,7 +205,7 @@ def _measured(task: Task, shares: dict[str, float], output: Path, key: str | Non
     total = len(task.design.blocks())
     try:
         with screen(console, task.design, partial.runs) as shown:
-            identities = asyncio.run(_cancelled_by_signals(_measure(task, partial, output, key, shown)))
+            identities = asyncio.run(cancelled_by(ENDING, _measure(task, partial, output, key, shown)))
     except (asyncio.CancelledError, KeyboardInterrupt):
         click.echo(f"specwatch: interrupted. {_kept(partial, total)}", err=True)
         sys.exit(EXIT_INTERRUPTED)
@@ -234,14 +234,6 @@ async def _servers(task: Task, output: Path, shown: Screen) -> AsyncIterator[Ser
     with tempfile.TemporaryDirectory(prefix="specwatch-") as folder:
         async with InTurn(task.plan, Path(folder), shown.waiting) as servers:
             yield servers
-
-
-async def _cancelled_by_signals(measuring: Coroutine[Any, Any, Sequence[Identity]]) -> Sequence[Identity]:
-    """A signal cancels, so that what was started is ended in order; a second one hurries that."""
-    task = asyncio.create_task(measuring)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    return await task
 
 
 def _shares(texts: Sequence[str], names: Sequence[str]) -> dict[str, float]:

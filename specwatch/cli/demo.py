@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+from specwatch.cli.running import ENDING, cancelled_by
 from specwatch.errors import SpecwatchError
 from specwatch.lab import stage
 from specwatch.lab.models import default_cache
@@ -37,7 +38,7 @@ def command(simulated: bool, once: bool) -> None:
     ending = "The demonstration is over; nothing is left running."
     with screen(console) as shown:
         try:
-            asyncio.run(_cancelled_by_signals(shown, folder, simulated, once))
+            asyncio.run(cancelled_by(ENDING, _play(shown, folder, simulated, once), partial(_say_that_it_stops, shown)))
         except asyncio.CancelledError:
             ending = "Stopped; nothing is left running."
     console.print(ending, highlight=False)
@@ -54,18 +55,9 @@ def _folder() -> Path:
     return folder
 
 
-async def _cancelled_by_signals(shown: Screen, folder: Path, simulated: bool, once: bool) -> None:
-    """Play; a signal cancels, so that everything started is ended in order. A second one hurries that."""
-    playing = asyncio.create_task(_play(shown, folder, simulated, once))
-
-    def stop() -> None:
-        playing.cancel()
-        with suppress(OSError):  # the terminal may be what has gone
-            shown.say("Stopping what was started. Ctrl-C again hurries it.")
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
-    await playing
+def _say_that_it_stops(shown: Screen) -> None:
+    with suppress(OSError):  # the terminal may be what has gone
+        shown.say("Stopping what was started. Ctrl-C again hurries it.")
 
 
 async def _play(shown: Screen, folder: Path, simulated: bool, once: bool) -> None:

@@ -25,19 +25,19 @@ def command(config: Path | None, **flags: Any) -> None:
     did not take it.
     """
     settings = load(SidecarConfig, config, flags)
-    import asyncio
     import socket
     import time
 
     from specwatch.alerting import alertmanager, trial
     from specwatch.alerting.notification import Places
     from specwatch.alerting.receivers import receivers
+    from specwatch.cli.running import run
 
     asked, alertmanagers = receivers(settings), alertmanager.addresses(settings)
     if not asked and not alertmanagers:
         raise InputError("nobody to send a test to: give a receiver, such as --slack-webhook-file, or --config")
     places = Places(settings.public_url, settings.runbooks_url)
-    answers = asyncio.run(trial.send_to_all(asked, alertmanagers, places, socket.gethostname(), time.time()))
+    answers = run(trial.send_to_all(asked, alertmanagers, places, socket.gethostname(), time.time()))
     for answer in answers:
         click.echo(f"{answer.receiver}: {answer.problem or 'taken'}")
     failed = sum(answer.problem is not None for answer in answers)

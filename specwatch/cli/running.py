@@ -1,46 +1,45 @@
-"""Running a command's asynchronous part so that Ctrl-C ends it in the same way on every Python."""
+"""Running a command's asynchronous part so that signals end it in order, in the same way on every Python."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-import sys
-from collections.abc import Coroutine
+import threading
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What asks a command to end that has started others."""
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """As asyncio.run does from Python 3.11 on: Ctrl-C cancels the work, and then raises KeyboardInterrupt here.
 
-    Before, it is raised wherever the loop is, which may be in a task that nobody waits for any more.
+    Before, it is raised wherever the loop is, which may be in a task that nobody waits for any more. Only the main
+    thread hears signals.
     """
-    if sys.version_info >= (3, 11):
-        return asyncio.run(work)
-    return _run_cancelled_by_interrupts(work)
+    heard = (signal.SIGINT,) if threading.current_thread() is threading.main_thread() else ()
+    try:
+        return asyncio.run(cancelled_by(heard, work))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
-def _run_cancelled_by_interrupts(work: Coroutine[Any, Any, T]) -> T:
-    interrupted = False
+async def cancelled_by(
+    numbers: Collection[signal.Signals], work: Awaitable[T], told: Callable[[], None] = lambda: None
+) -> T:
+    """What ``work`` returns; each of these signals cancels it, so that what it started is ended in order.
 
-    async def guarded() -> T | None:
-        task = asyncio.ensure_future(work)
+    A second one hurries that. ``told`` is called after each.
+    """
+    task = asyncio.ensure_future(work)
 
-        def interrupt() -> None:
-            nonlocal interrupted
-            interrupted = True
-            task.cancel()
+    def cancel() -> None:
+        task.cancel()
+        told()
 
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if not interrupted:
-                raise
-            return None
-
-    result = asyncio.run(guarded())
-    if interrupted:
-        raise KeyboardInterrupt
-    return result  # type: ignore[return-value]  # None only where it was interrupted
+    for number in numbers:
+        asyncio.get_running_loop().add_signal_handler(number, cancel)
+    return await task

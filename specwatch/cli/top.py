@@ -16,6 +16,7 @@ from rich.console import Console, Group
 from rich.live import Live
 
 from specwatch.cli.check import EXIT_INTERRUPTED
+from specwatch.cli.running import run
 from specwatch.cli.status_source import Asked, Look, Source, source_options
 from specwatch.cli.status_table import servers
 from specwatch.cli.top_keys import Keys, Unechoed
@@ -59,7 +60,7 @@ def command(asked: Asked, interval: float) -> None:
             "specwatch status"
         )
     try:
-        code = asyncio.run(_run(asked, console, interval))
+        code = run(_run(asked, console, interval))
     except KeyboardInterrupt:  # before there was a screen
         code = EXIT_INTERRUPTED
     sys.exit(code)

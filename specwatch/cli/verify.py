@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import click
 
 from specwatch.cli import verify_report
+from specwatch.cli.running import run
 from specwatch.collect.targets import Target, parse
 from specwatch.errors import InputError
 from specwatch.measure import prompt_sets
@@ -114,7 +114,7 @@ def command(
     )
     token = read_secret(token_file, "--token-file") if token_file else None
     try:
-        report = asyncio.run(_run(Server(_target(url), model, token, timeout), plan))
+        report = run(_run(Server(_target(url), model, token, timeout), plan))
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     if as_json:
