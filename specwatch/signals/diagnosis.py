@@ -180,7 +180,8 @@ def _healthy(evidence: Evidence) -> list[Finding]:
     worth = evidence.worth
     known = evidence.speedup.kind if evidence.speedup else SpeedupKind.ESTIMATED
     words = "an estimated" if known is SpeedupKind.ESTIMATED else f"a {known.value}"
-    most = " at most" if known is SpeedupKind.ESTIMATED else ""
+    drafted = " in the steps that it drafts" if partly_drafted(evidence) else ""
+    most = f" at most{drafted}" if known is SpeedupKind.ESTIMATED else ""
     gain = "" if worth is None else f": {words} {worth:.2f} times the plain speed{most}"
     return [
         Finding(

@@ -148,6 +148,12 @@ def test_partly_drafted_traffic_gets_a_word():
     assert codes(evidence(draft_coverage=0.4)) == ["healthy", "partly-drafted"]
 
 
+def test_an_estimate_of_drafted_steps_is_not_told_of_all_of_them():
+    some, all_of_them = (diagnose(evidence(draft_coverage=share))[0].text for share in (0.05, 1.0))
+    assert some.endswith("times the plain speed at most in the steps that it drafts.")
+    assert all_of_them.endswith("times the plain speed at most.")
+
+
 def test_with_new_prompts_a_fall_is_the_traffic():
     found = first(replace(fallen(0.4), workload=WorkloadReading(1.0, 200, (LONGER_PROMPTS,))))
     assert found.code == "traffic-changed"
