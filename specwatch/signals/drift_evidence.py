@@ -1,7 +1,7 @@
 """How much blocks of traffic speak for a change of acceptance in one direction, since when, and for its end.
 
 Sizes are not known beforehand, so a few are tried at once. For each of them every block adds its log-likelihood ratio,
-λ, changed against unchanged (``Strayed``). Two sums of it are kept. Shiryaev and Roberts's R ← (m + R)·e^λ weighs all
+λ, changed against unchanged (``Departure``). Two sums of it are kept. Shiryaev and Roberts's R ← (m + R)·e^λ weighs all
 moments at which the change may have begun, m of them in a block that took m times the shortest: on a quiet night one
 block is minutes. Without a change its mean grows by 1 a moment, so a weighted mean over the sizes reaches T after T
 moments at the earliest on average (Pollak 1985), whatever the sizes. Page's S ← max(0, S) + λ tells the likeliest
@@ -26,8 +26,8 @@ WEIGHTS = (0.1, 0.35, 0.2, 0.25, 0.1)
 two blocks of a busy server, and these can only hold so much evidence."""
 
 EVIDENCE = math.log(172_800) + 0.5
-"""Logarithm of R that is an alarm: one false alarm in the 172,800 moments of 30 days, and a margin for what Strayed
-leaves, as that falls have longer tails than rises; benchmarks/drift.py shows what comes of it."""
+"""Logarithm of R that is an alarm: one false alarm in the 172,800 moments of 30 days, and a margin for what Departure
+leaves, such as that falls have longer tails than rises; benchmarks/drift.py shows what comes of it."""
 
 CEILING = 1.5
 """Score at which evidence stops growing."""
@@ -63,8 +63,8 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Strayed:
-    """How far a block strayed from the reference, and what that is worth.
+class Departure:
+    """How far a block departs from the reference, and what that is worth.
 
     The ratio of binomial likelihoods divided by the dispersion φ would be the quasi-likelihood's, as if blocks were
     normal. They are not: one long request can make a quarter of a block. So deviances are taken as those of Student's
@@ -91,13 +91,13 @@ class Strayed:
         return (self.degrees + 1) / 2 * math.log(rest / changed) / self.correlation
 
 
-def strayed(block: Block, reference: Reference, dispersion: float, correlation: float) -> Strayed:
-    """How far a block strayed, where φ with all correlation in it is ``dispersion``."""
+def departure_of(block: Block, reference: Reference, dispersion: float, correlation: float) -> Departure:
+    """How far a block departs, where φ with all correlation in it is ``dispersion``."""
     by_itself = block_dispersion(reference, dispersion, block) / correlation
     rate, own = inside(reference.rate), block.accepted / block.draft_tokens
     lost = _term(own, rate) + _term(1 - own, 1 - rate)
     degrees = LEAST_DEGREES + block.draft_tokens / by_itself / TRIALS_A_DEGREE
-    return Strayed(by_itself, correlation, degrees, 2 * block.draft_tokens * lost / by_itself)
+    return Departure(by_itself, correlation, degrees, 2 * block.draft_tokens * lost / by_itself)
 
 
 def _term(own: float, rate: float) -> float:
@@ -131,10 +131,10 @@ class _Size:
         self.needed = EVIDENCE * reference.dispersion / information if information > 0 else math.inf
         self.learned = reference.draft_tokens
 
-    def add(self, began: float, block: Block, strayed: Strayed) -> None:
+    def add(self, began: float, block: Block, departure: Departure) -> None:
         """Take in a block."""
         rejected = block.draft_tokens - block.accepted
-        ratio = strayed.ratio(block.accepted * self.accepted_token + rejected * self.rejected_token)
+        ratio = departure.ratio(block.accepted * self.accepted_token + rejected * self.rejected_token)
         ratio = max(-LIMIT, min(LIMIT, ratio))
         moments = min(block.moments, MOST_MOMENTS)
         self.shiryaev_roberts = min((moments + self.shiryaev_roberts) * math.exp(ratio), MOST)
@@ -199,9 +199,9 @@ class Evidence:
 
     def add(self, began: float, block: Block, reference: Reference) -> None:
         """Take in a block that began at ``began`` (unix seconds)."""
-        off = strayed(block, reference, self.dispersion, self.correlation)
+        departure = departure_of(block, reference, self.dispersion, self.correlation)
         for size in self.sizes:
-            size.add(began, block, off)
+            size.add(began, block, departure)
         if not self.changed:
             self.changed = self._score() >= 1.0
         elif self._has_returned(block, reference):
