@@ -1,7 +1,8 @@
 """Has acceptance left its own normal, since when, by how much? A sequential test on over-dispersed counts.
 
 Traffic is cut into blocks. The first ones make the reference (``drift_reference``); every later one adds evidence for a
-fall and for a rise (``drift_evidence``). Only falls alarm. docs/drift.md has the reasons and what was measured.
+fall and for a rise (``drift_evidence``), and all of them together for a slow decay (``drift_trend``). Only falls alarm.
+docs/drift.md has the reasons and what was measured.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any
 
 from specwatch.signals.drift_evidence import CEILING, EVIDENCE, Change, Evidence
 from specwatch.signals.drift_reference import Block, Reference
+from specwatch.signals.drift_trend import Trend
 
 __all__ = ["CEILING", "EVIDENCE", "DriftDetector", "DriftReading", "DriftSettings"]
 
 REFERENCE_BLOCKS = 5760
-"""Blocks after which the reference learns no more: a day of 15-second blocks. What moves slower than a day is then
-compared with that day, and not followed."""
+"""Blocks after which the reference learns no more: a day of 15-second blocks."""
 
 HELD_BACK = 8
 """The reference learns in portions of an eighth of itself, and each only after the next one looked healthy too: what
@@ -29,17 +30,21 @@ FIRST_HOUR = 240
 quiet server. Before, the reference needs whatever there is."""
 
 UNDER_WAY = 0.65
-"""Score from which a change is told of: by then it is a few thousand to one, e^(0.65 · EVIDENCE)."""
+"""Score from which a change is told of: by then it is a few thousand to one, e^(0.65 · EVIDENCE), or twenty to one for
+a slow one."""
 
 QUIET = 0.35
 """Score below which the reference learns another portion: what chance makes of it most of the time. Above, portions are
 kept waiting and not dropped: a reference that leaves out low spells that were chance comes out too high, and finds
 ever more of them."""
 
+MOST_MOMENTS = 240.0
+"""Counted of a block: an hour. Those of a day without traffic would look like a change under way by their number."""
+
 MOST_TOKENS = 1e12
 """Draft tokens between two scrapes that are believed: a million a second for eleven days."""
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ class DriftDetector:
     def relearn(self) -> None:
         """Forget the reference and learn what comes from now on: the way to accept a new level."""
         self._reference, self._waiting, self._recent = Reference(), Reference(), Reference()
-        self._falls, self._rises = Evidence(sign=-1.0), Evidence(sign=1.0)
+        self._falls, self._rises, self._trend = Evidence(sign=-1.0), Evidence(sign=1.0), Trend()
         self._frozen = False
         self._name: str | None = None
         self._clear_block()
@@ -116,6 +121,7 @@ class DriftDetector:
         if not self._has_learned:
             raise ValueError("there is no reference to freeze yet: it is still being learned")
         self._frozen, self._name = True, name
+        self._forget_trend()
         self._waiting, self._recent = Reference(), Reference()
 
     def update(
@@ -179,6 +185,7 @@ class DriftDetector:
             "block": [self._seconds, self._drafts, self._draft_tokens, self._accepted],
             "references": [part.state() for part in (self._reference, self._waiting, self._recent)],
             "evidence": [self._falls.state(), self._rises.state()],
+            "trend": self._trend.state(),
         }
 
     @classmethod
@@ -201,6 +208,7 @@ class DriftDetector:
         self._reference, self._waiting, self._recent = (Reference.restore(part) for part in state["references"])
         self._falls.restore(state["evidence"][0])
         self._rises.restore(state["evidence"][1])
+        self._trend = Trend.restore(state["trend"])
         since, name = state["regime_since"], state["name"]
         self._regime_text = str(state["regime"])
         self._regime_since = None if since is None else float(since)
@@ -232,24 +240,42 @@ class DriftDetector:
         return not self._has_learned or self._draft_tokens >= settings.block_trials * self._dispersion
 
     def _close_block(self, at: float) -> None:
-        moments = max(1.0, self._seconds / self._settings.block_seconds)
+        moments = min(max(1.0, self._seconds / self._settings.block_seconds), MOST_MOMENTS)
         block, began = Block(self._draft_tokens, self._accepted, moments), at - self._seconds
         self._clear_block()
         if not self._has_learned:
             self._reference.learn(block)
+            self._trend.add(began, moments, block.draft_tokens, block.accepted)
             if self._has_learned:
                 self._tune()
             return
         for evidence in (self._falls, self._rises):
             evidence.add(began, block, self._reference)
-        if not self._frozen and self._reference.blocks < REFERENCE_BLOCKS:
+        if not self._frozen:
+            self._watch_trend(began, block)
             self._refine(block)
+
+    def _watch_trend(self, began: float, block: Block) -> None:
+        """Look for a slow decay. Where one is found, the reference is what was before it."""
+        if self._falls.changed or self._rises.changed:
+            self._forget_trend()
+        elif self._trend.add(began, block.moments, block.draft_tokens, block.accepted):
+            line = self._trend.line(self._dispersion)
+            if self._falls.lean(line) and line:
+                self._reference.move(line.level)
+                self._tune()
+
+    def _forget_trend(self) -> None:
+        self._trend = Trend()
+        self._falls.lean(None)
 
     def _refine(self, block: Block) -> None:
         """Let the reference learn from what came before the last portion, while little speaks of a change."""
         if self._falls.changed or self._rises.changed:
             # What a change brought is no normal, and some of it may be in hand already.
             self._waiting, self._recent = Reference(), Reference()
+            return
+        if self._reference.blocks >= REFERENCE_BLOCKS:
             return
         self._recent.learn(block)
         if self._recent.blocks >= self._portion and max(self._falls.score, self._rises.score) < QUIET:

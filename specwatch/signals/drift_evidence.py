@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from specwatch.signals.drift_reference import FLOOR, INSIDE, Block, Reference
+from specwatch.signals.drift_trend import Line
 
 SIZES = (0.03, 0.05, 0.10, 0.20, 0.40)
 """Changes of acceptance that are looked for. Each is nearly as good for anything from 0.7 to 1.5 times itself; what
 lasts at less than half of the smallest is never called a change."""
 
-WEIGHTS = (0.1, 0.35, 0.2, 0.25, 0.1)
+WEIGHTS = (0.08, 0.3, 0.17, 0.35, 0.1)
 """Share of each size in the mean. Five points are the least that has to be found soon; twenty have to be found within
 two blocks of a busy server, and these can only hold so much evidence."""
 
@@ -42,9 +43,6 @@ TRIALS_A_DEGREE = 7.0
 """Binomial trials' worth of information in a block that add a degree. A block's counts are those of few requests, whose
 lengths are about exponential: excess kurtosis 62 to 77 over the trials, in benchmarks.drift_traces at 2 to 20 requests
 a block, would be 10 to 13 trials by Student's 6 / (ν - 4). But its tails end sooner than his."""
-
-MOST_MOMENTS = 240.0
-"""Counted of a block: an hour. Those of a day without traffic would look like a change under way by their number."""
 
 MOST = 1e300
 """Of R, before a float overflows."""
@@ -136,8 +134,7 @@ class _Size:
         rejected = block.draft_tokens - block.accepted
         ratio = departure.ratio(block.accepted * self.accepted_token + rejected * self.rejected_token)
         ratio = max(-LIMIT, min(LIMIT, ratio))
-        moments = min(block.moments, MOST_MOMENTS)
-        self.shiryaev_roberts = min((moments + self.shiryaev_roberts) * math.exp(ratio), MOST)
+        self.shiryaev_roberts = min((block.moments + self.shiryaev_roberts) * math.exp(ratio), MOST)
         if self.page <= 0:
             self.page, self.since, self.tokens, self.accepted = 0.0, began, 0.0, 0.0
         self.page += ratio
@@ -154,6 +151,11 @@ class _Size:
         """
         doubted = self.learned / (self.learned + max(self.needed, self.tokens - self.needed))
         return math.expm1(doubted * math.log1p(self.shiryaev_roberts))
+
+    def adopt(self, line: Line) -> None:
+        """Take a slow decay that was found for the likeliest change."""
+        self.page, self.since = line.score * EVIDENCE, line.since
+        self.tokens, self.accepted = line.tokens, line.accepted
 
     def clear(self) -> None:
         """Forget the evidence."""
@@ -179,6 +181,10 @@ class Evidence:
     changed: bool = False
     returning: float = 0.0
     """Page's sum for the reference against the changed rate, while ``changed``."""
+    steps: float = 0.0
+    """Score of sudden changes."""
+    line: Line | None = None
+    """The likeliest slow decay; none among rises."""
     dispersion: float = 1.0
     correlation: float = 1.0
     """Of the reference."""
@@ -192,6 +198,7 @@ class Evidence:
         self.dispersion, self.correlation = reference.dispersion, reference.correlation
         for size in self.sizes:
             size.tune(reference)
+        self._weigh()
 
     def blocks_needed(self, reference: Reference) -> float:
         """Blocks like the reference's that it takes to find a change by five points, SIZES[1]."""
@@ -202,14 +209,24 @@ class Evidence:
         departure = departure_of(block, reference, self.dispersion, self.correlation)
         for size in self.sizes:
             size.add(began, block, departure)
+        self._weigh()
         if not self.changed:
             self.changed = self._score() >= 1.0
         elif self._has_returned(block, reference):
             self.clear()
 
+    def lean(self, line: Line | None) -> bool:
+        """Take in what speaks for a slow decay; whether that alone makes it a change now."""
+        self.line = line
+        if line is None or line.score < 1.0:
+            return False
+        self.changed = True
+        self.sizes[0].adopt(line)
+        return True
+
     def clear(self) -> None:
         """Begin anew."""
-        self.changed, self.returning = False, 0.0
+        self.changed, self.returning, self.steps, self.line = False, 0.0, 0.0, None
         for size in self.sizes:
             size.clear()
 
@@ -222,7 +239,9 @@ class Evidence:
 
     def change(self, reference: Reference) -> Change:
         """The likeliest change: its beginning and size."""
-        lead = max(self.sizes, key=lambda size: size.page)
+        lead: _Size | Line = max(self.sizes, key=lambda size: size.page)
+        if self.line is not None and not self.changed and self.line.score > self.steps:
+            lead = self.line
         if not lead.tokens:
             return Change(lead.since, 0.0, 1.0)
         rate = lead.accepted / lead.tokens
@@ -231,8 +250,11 @@ class Evidence:
         return Change(lead.since, rate - reference.rate, 1.96 * math.sqrt(variance))
 
     def _score(self) -> float:
+        return min(max(self.steps, self.line.score if self.line else 0.0), CEILING)
+
+    def _weigh(self) -> None:
         mean = sum(weight * size.evidence for weight, size in zip(WEIGHTS, self.sizes, strict=True))
-        return min(math.log1p(mean) / EVIDENCE, CEILING)
+        self.steps = math.log1p(mean) / EVIDENCE
 
     def _has_returned(self, block: Block, reference: Reference) -> bool:
         """Whether a change has ended, by as much evidence as it began with."""
@@ -254,6 +276,7 @@ class Evidence:
             "sizes": [
                 [size.shiryaev_roberts, size.page, size.since, size.tokens, size.accepted] for size in self.sizes
             ],
+            "line": list(astuple(self.line)) if self.line else None,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -261,3 +284,4 @@ class Evidence:
         self.changed, self.returning = bool(state["changed"]), float(state["returning"])
         for size, told in zip(self.sizes, state["sizes"], strict=True):
             size.shiryaev_roberts, size.page, size.since, size.tokens, size.accepted = (float(value) for value in told)
+        self.line = None if state["line"] is None else Line(*(float(value) for value in state["line"]))

@@ -68,6 +68,14 @@ class Reference:
         for mine, its in zip(self._products, other._products, strict=True):
             mine[:] = (a + b for a, b in zip(mine, its, strict=True))
 
+    def move(self, rate: float) -> None:
+        """Put another rate in place of its own, as if every block's had been higher or lower by as much."""
+        by = rate - self.rate
+        self._accepted = rate * self._tokens
+        for sums in self._products:
+            accepted, mixed, tokens = sums
+            sums[:] = accepted + by * mixed + by * by * tokens, mixed + 2 * by * tokens, tokens
+
     @property
     def draft_tokens(self) -> float:
         """Draft tokens it was taught."""

@@ -214,6 +214,46 @@ def test_a_slow_decay_is_not_followed_but_found():
     assert readings[-1].alarmed
 
 
+@pytest.fixture
+def decayed() -> tuple[DriftDetector, random.Random, float]:
+    """A detector that was alarmed by a decay of half an hour's learning, and when: two points in ten hours."""
+    detector, rng, at = DriftDetector(), random.Random(5), 0
+    feed(detector, rng, alpha=0.8, blocks=240)
+    while not detector.reading().alarmed:
+        at += 20
+        feed(detector, rng, alpha=0.8 - 0.02 * at / 2400, blocks=20, start=3600 + (at - 20) * BLOCK)
+    return detector, rng, 3600 + at * BLOCK
+
+
+def test_a_decay_that_the_reference_followed_is_found_and_the_reference_is_what_was_before(decayed):
+    detector, _, at = decayed
+    reading = detector.reading()
+    assert reading.direction == "fell"
+    assert reading.since == pytest.approx(3600, abs=0.3 * at)
+    # What alpha = 0.8 shows over 2,000 blocks; the reference alone had come down to less by then.
+    assert reading.reference == pytest.approx(0.557, abs=0.008)
+    assert reading.change_low < reading.change < reading.change_high < 0
+
+
+def test_a_decay_stays_alarmed_while_it_goes_on_and_ends_when_acceptance_is_back(decayed):
+    detector, rng, at = decayed
+    worse = feed(detector, rng, alpha=0.75, blocks=400, start=at)
+    assert all(reading.alarmed for reading in worse)
+    back = feed(detector, rng, alpha=0.8, blocks=400, start=at + 400 * BLOCK)
+    assert not back[-1].alarmed
+    assert back[-1].direction is None
+
+
+def test_a_frozen_reference_is_not_moved_by_a_decay(learned):
+    detector, rng = learned
+    feed(detector, rng, alpha=0.8, blocks=300, start=600)
+    detector.freeze("release 12")
+    before = detector.reading().reference
+    for i in range(100):
+        feed(detector, rng, alpha=0.8 - 0.0004 * i, blocks=20, start=6_000 + 300.0 * i)
+    assert detector.reading().reference == before
+
+
 def test_relearning_accepts_the_new_level(learned):
     detector, rng = learned
     feed(detector, rng, alpha=0.5, blocks=50, start=600)
@@ -272,6 +312,7 @@ def test_a_restored_detector_still_starts_anew_in_another_regime(learned):
         {"references": []},
         {"evidence": [{}, {}]},
         {"block": ["x", 0, 0, 0]},
+        {"trend": {"length": 20, "spans": [[0.0, 20, 20.0, 0.0, 0.0]]}},
         {"regime_since": math.nan},
         {"references": [{"blocks": 50, "sums": [0, 0], "products": [[0, 0, 0]] * 5, "latest": []}] * 3},
         {"references": [{"blocks": 50, "sums": [9, 5], "products": [[0, 0, 0]] * 4, "latest": []}] * 3},
@@ -285,9 +326,9 @@ def test_a_state_that_is_damaged_or_foreign_is_refused_with_a_reason(learned, da
 
 def test_what_a_detector_remembers_does_not_grow(learned):
     detector, rng = learned
-    feed(detector, rng, alpha=0.8, blocks=100)
-    before = len(json.dumps(detector.state()))
     feed(detector, rng, alpha=0.8, blocks=1000)
+    before = len(json.dumps(detector.state()))
+    feed(detector, rng, alpha=0.8, blocks=2000)
     assert len(json.dumps(detector.state())) < 1.2 * before
 
 

@@ -63,3 +63,11 @@ def test_a_reference_goes_on_from_its_state():
         for block in more:
             each.learn(block)
     assert again.state() == reference.state()
+
+
+def test_a_moved_reference_has_another_rate_and_the_same_dispersion():
+    reference = taught(blocks(500, shared=0.5))
+    before, binomial = reference.dispersion, reference.rate * (1 - reference.rate)
+    reference.move(0.4)
+    assert reference.rate == pytest.approx(0.4)
+    assert reference.dispersion * 0.4 * 0.6 == pytest.approx(before * binomial)
