@@ -247,6 +247,7 @@ class DriftDetector:
             self._reference.learn(block)
             self._trend.add(began, moments, block.draft_tokens, block.accepted)
             if self._has_learned:
+                self._recent = Reference(following=self._reference)
                 self._tune()
             return
         for evidence in (self._falls, self._rises):
@@ -280,7 +281,7 @@ class DriftDetector:
         self._recent.learn(block)
         if self._recent.blocks >= self._portion and max(self._falls.score, self._rises.score) < QUIET:
             self._reference.merge(self._waiting)
-            self._waiting, self._recent = self._recent, Reference()
+            self._waiting, self._recent = self._recent, Reference(following=self._recent)
             self._tune()
 
     def _tune(self) -> None:

@@ -43,11 +43,12 @@ class Reference:
     φ then includes the correlation, as what counts is how far the sum of many blocks strays.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, following: Reference | None = None) -> None:
+        """Taught nothing; the blocks that come are neighbours of the last ones that ``following`` was taught."""
         self.blocks = 0
         self._tokens = self._accepted = 0.0
         self._products = [[0.0, 0.0, 0.0] for _ in range(LAGS + 1)]
-        self._latest: deque[Block] = deque(maxlen=LAGS)
+        self._latest: deque[Block] = deque(following._latest if following else (), maxlen=LAGS)
 
     def learn(self, block: Block) -> None:
         """Take in one block."""
@@ -61,7 +62,7 @@ class Reference:
         self._latest.appendleft(block)
 
     def merge(self, other: Reference) -> None:
-        """Take in all that ``other`` was taught, later than this."""
+        """Take in all that ``other`` was taught, later than this and following it."""
         self.blocks += other.blocks
         self._tokens += other._tokens
         self._accepted += other._accepted

@@ -16,8 +16,8 @@ def blocks(number: int, shared: float) -> list[Block]:
     return found
 
 
-def taught(some: list[Block]) -> Reference:
-    reference = Reference()
+def taught(some: list[Block], following: Reference | None = None) -> Reference:
+    reference = Reference(following)
     for block in some:
         reference.learn(block)
     return reference
@@ -25,12 +25,12 @@ def taught(some: list[Block]) -> Reference:
 
 def test_what_blocks_share_with_their_neighbours_is_the_same_whatever_portions_it_was_learned_in():
     some = blocks(2000, shared=0.5)
-    portions = Reference()
+    whole, portion = Reference(), Reference()
     for begin in range(0, len(some), 20):
-        portions.merge(taught(some[begin : begin + 20]))
-    # Pairs across the border of two portions are not counted: one to four in twenty.
-    assert portions.correlation == pytest.approx(taught(some).correlation, rel=0.1)
-    assert portions.dispersion == pytest.approx(taught(some).dispersion, rel=0.1)
+        portion = taught(some[begin : begin + 20], following=portion)
+        whole.merge(portion)
+    assert whole.correlation == pytest.approx(taught(some).correlation)
+    assert whole.dispersion == pytest.approx(taught(some).dispersion)
 
 
 def test_dispersion_counts_what_neighbours_share():
