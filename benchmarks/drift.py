@@ -128,9 +128,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="a run of seconds through everything, that shows nothing")
     parser.add_argument("--write", action="store_true", help="put the tables and the figure into docs/")
+    parser.add_argument("--first", type=int, default=Size.first, help="seed of the first month and trial")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args(arguments)
-    size, began = (SMOKE if options.smoke else Size()), time.monotonic()
+    size, began = replace(SMOKE if options.smoke else Size(), first=options.first), time.monotonic()
     with Pool(options.processes) as pool:
         results = measure(pool, size)
     text = report(results)
@@ -151,7 +152,7 @@ def measure(pool: PoolType, size: Size) -> Results:
     return Results(
         judged=judged,
         rows=[_row(pool, step, known, judged[step.traffic], size) for step, known in zip(steps, limits, strict=True)],
-        eighth=pool.map(partial(one_of_eight, Setting(OURS), Step(0.10)), range(math.ceil(20 * size.trials))),
+        eighth=pool.map(partial(one_of_eight, Setting(OURS), Step(0.10)), size.seeds(math.ceil(20 * size.trials))),
         blindness=blindness(),
         recorded=on_recorded([each.setting for each in judged[SIX].values()]),
     )
@@ -161,8 +162,8 @@ def _row(pool: PoolType, step: Step, known: float | None, judged: Mapping[str, J
     delays: dict[str, Delays] = {}
     for slow in (False, True):
         chosen = [each.setting for each in judged.values() if each.setting.entry.slow is slow]
-        trials = math.ceil((size.slow_trials if slow else step.trials) * size.trials)
-        outcomes = pool.map(partial(one_trial, chosen, step), range(trials), chunksize=1) if chosen else []
+        trials = size.seeds(math.ceil((size.slow_trials if slow else step.trials) * size.trials))
+        outcomes = pool.map(partial(one_trial, chosen, step), trials, chunksize=1) if chosen else []
         for setting, by_trial in zip(chosen, zip(*outcomes, strict=True), strict=True):
             delays[setting.name] = Delays(by_trial, step.longest)
     learned = None if known is None or step.traffic.diurnal else bound_after_learning(known, step.known)

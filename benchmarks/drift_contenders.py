@@ -130,7 +130,6 @@ ENTRIES = (
         lambda delta: River(drift.ADWIN(delta=delta, clock=1), both_ways=True),
         dull=1e-12,
         keen=0.5,
-        share=0.25,
     ),
     # delta=0.025 (river: 0.005) is half of the five points that are to be found, the best slack for them (Page 1954).
     # alpha=1: with river's 0.9999 the sum is drawn back to what it was, and strays without end.
@@ -141,8 +140,20 @@ ENTRIES = (
         keen=0.2,
     ),
     # HDDM takes errors: "binary" in river, and values from 0 to 1 by its theorem (Frías-Blanco et al. 2015)
-    Entry("HDDM_A", lambda level: River(binary.HDDMA(drift_confidence=level), wrong=True), dull=1e-12, keen=0.9),
-    Entry("HDDM_W", lambda level: River(binary.HDDMW(drift_confidence=level), wrong=True), dull=1e-12, keen=0.9),
+    Entry(
+        "HDDM_A",
+        lambda level: River(binary.HDDMA(drift_confidence=level), wrong=True),
+        dull=1e-12,
+        keen=0.9,
+        share=0.25,
+    ),
+    Entry(
+        "HDDM_W",
+        lambda level: River(binary.HDDMW(drift_confidence=level), wrong=True),
+        dull=1e-12,
+        keen=0.9,
+        share=0.25,
+    ),
     Entry("KSWIN", lambda alpha: River(drift.KSWIN(alpha=alpha, seed=1), both_ways=True), 1e-12, 1e-3, slow=True),
 )
 

@@ -17,9 +17,9 @@ class Size:
     """How much is simulated."""
 
     months: int = 20
-    """Healthy ones with day and night, on which false alarms are counted and the others are tuned."""
+    """On which false alarms are counted and the others are tuned; of the usual load, and of day and night."""
     others: int = 10
-    """The same of each steady load."""
+    """The same of each other load."""
     days: int = 30
     """Of a month."""
     steps: int | None = None
@@ -30,7 +30,13 @@ class Size:
     """Of bisection."""
     trials: float = 1.0
     """Share of each scenario's trials."""
+    first: int = 10_000
+    """Seed of the first month and of the first trial. Constants of ours were chosen on smaller ones."""
     slow_trials: int = 10
+
+    def seeds(self, number: int) -> range:
+        """Those of so many months or trials."""
+        return range(self.first, self.first + number)
 
 
 @dataclass(frozen=True)

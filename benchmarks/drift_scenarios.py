@@ -84,12 +84,14 @@ STEPS = (
     *(Step(points, trials=120) for points in (0.03, 0.05, 0.10, 0.20)),
     *(Step(points, TWO, trials=120, longest=2400) for points in (0.05, 0.10, 0.20)),
     Step(0.05, TWO, learned=DAY, trials=60, longest=2400),
-    *(Step(points, TWENTY) for points in (0.03, 0.05, 0.10, 0.20)),
+    *(Step(points, TWENTY) for points in (0.03, 0.05, 0.10)),
+    # A delay of two or three intervals takes many trials to tell from one and a half bounds.
+    Step(0.20, TWENTY, trials=300, longest=240),
     Step(0.10, DIURNAL, learned=DAY, trials=200, longest=4000),
     Step(0.10, LONG_TWO, trials=60),
     Step(0.10, over=HOUR, trials=60),
     Step(0.10, over=6 * HOUR, trials=40, longest=2400),
-    Step(0.10, over=5 * 24 * HOUR, trials=12, longest=5 * DAY),
+    Step(0.10, over=5 * 24 * HOUR, trials=40, longest=5 * DAY),
 )
 
 

@@ -8,7 +8,7 @@ from multiprocessing.pool import Pool
 
 from benchmarks.drift_contenders import BY_NAME, ENTRIES, OURS
 from benchmarks.drift_results import Judged, Setting, Size
-from benchmarks.drift_scenarios import SIX, Traffic, healthy
+from benchmarks.drift_scenarios import DIURNAL, SIX, Traffic, healthy
 from benchmarks.drift_traces import Counts
 
 BATCH = 4
@@ -32,8 +32,8 @@ def judge(pool: Pool, size: Size, traffic: Traffic) -> dict[str, Judged]:
 
     The others are chosen on the very months that are reported: what chance does there favours them.
     """
-    months = size.months if traffic.diurnal else size.others
-    ours = count(pool, [Setting(OURS)], months, size.days, traffic)[0]
+    months = size.months if traffic in (DIURNAL, SIX) else size.others
+    ours = count(pool, [Setting(OURS)], size.seeds(months), size.days, traffic)[0]
     found = {OURS: Judged(Setting(OURS), ours, size.days)}
     for share in sorted({entry.share for entry in ENTRIES if not entry.slow}, reverse=True):
         names = [entry.name for entry in ENTRIES if entry.share == share and not entry.slow and entry.name != OURS]
@@ -41,7 +41,7 @@ def judge(pool: Pool, size: Size, traffic: Traffic) -> dict[str, Judged]:
         found |= _tuned(pool, names, size, traffic, size.days, ours[:some])
     if traffic == SIX:
         slow = [entry.name for entry in ENTRIES if entry.slow]
-        few = count(pool, [Setting(OURS)], 1, size.slow_days, traffic)[0]
+        few = count(pool, [Setting(OURS)], size.seeds(1), size.slow_days, traffic)[0]
         found |= _tuned(pool, slow, size, traffic, size.slow_days, few)
     return {entry.name: found[entry.name] for entry in ENTRIES if entry.name in found}
 
@@ -50,26 +50,35 @@ def _tuned(
     pool: Pool, names: Sequence[str], size: Size, traffic: Traffic, days: int, ours: Sequence[int]
 ) -> dict[str, Judged]:
     """The keenest settings that raise no more alarms than ``ours``, one of a month, by bisection."""
+    months = size.seeds(len(ours))
     low, high = dict.fromkeys(names, 0.0), dict.fromkeys(names, 1.0)
     for _ in range(size.tuning_steps):
         middle = {name: (low[name] + high[name]) / 2 for name in names if BY_NAME[name].tuned}
         settings = [Setting(name, BY_NAME[name].setting(keenness)) for name, keenness in middle.items()]
-        for name, counted in zip(middle, count(pool, settings, len(ours), days, traffic, sum(ours)), strict=True):
+        for name, counted in zip(middle, count(pool, settings, months, days, traffic, sum(ours)), strict=True):
             (low if sum(counted) <= sum(ours) else high)[name] = middle[name]
     settings = [Setting(name, BY_NAME[name].setting(low[name])) for name in names]
-    counts = count(pool, settings, len(ours), days, traffic)
+    counts = count(pool, settings, months, days, traffic)
     return {setting.name: Judged(setting, counted, days) for setting, counted in zip(settings, counts, strict=True)}
 
 
 def count(
-    pool: Pool, settings: Sequence[Setting], months: int, days: int, traffic: Traffic, most: float | None = None
+    pool: Pool,
+    settings: Sequence[Setting],
+    months: Sequence[int],
+    days: int,
+    traffic: Traffic,
+    most: float | None = None,
 ) -> list[list[int]]:
-    """False alarms of each setting by month; of one that has raised more than ``most``, of the months until then."""
+    """False alarms of each setting by month, given as seeds.
+
+    Of one that has raised more than ``most``, those of the months until then.
+    """
     found: list[list[int]] = [[] for _ in settings]
     left = list(range(len(settings)))
-    for begin in range(0, months, BATCH):
+    for begin in range(0, len(months), BATCH):
         watch = partial(_false_alarms, [settings[i] for i in left], days, traffic)
-        for counted in pool.map(watch, range(begin, min(begin + BATCH, months)), chunksize=1):
+        for counted in pool.map(watch, months[begin : begin + BATCH], chunksize=1):
             for i, raised in zip(left, counted, strict=True):
                 found[i].append(raised)
         left = [i for i in left if most is None or sum(found[i]) <= most]
