@@ -124,7 +124,11 @@ def verdict_of(view: TargetView) -> Verdict:
         return Verdict.UNREADABLE if has_problem(view) else Verdict.NO_ESTIMATE
     if speedup < 1:
         return Verdict.COSTS
-    return Verdict.DRIFTED if view.drift.alarmed else Verdict.PAYS
+    if view.drift.alarmed:
+        return Verdict.DRIFTED
+    # What the few steps gain that a schedule leaves is not what the server gains.
+    off = any(finding.code == "off-by-schedule" for finding in view.findings)
+    return Verdict.NO_ESTIMATE if off else Verdict.PAYS
 
 
 def ranked(views: Iterable[TargetView]) -> list[Judged]:

@@ -175,7 +175,7 @@ _CHECKS: tuple[Callable[[Evidence], Finding | None], ...] = (
 
 def _healthy(evidence: Evidence) -> list[Finding]:
     """That all is well, where there is something to say so by."""
-    if evidence.rate is None or is_idle(evidence):
+    if evidence.rate is None or not_drafting(evidence):
         return []
     worth = evidence.worth
     known = evidence.speedup.kind if evidence.speedup else SpeedupKind.ESTIMATED

@@ -19,6 +19,10 @@ MIXED_COVERAGE = 0.90
 """Share of drafted steps below which the undrafted ones are worth a word: prompts admitted with one uncached token
 and the ends of requests move it by a few per cent only."""
 
+MOSTLY_DRAFTED = 0.5
+"""Share of drafted steps below which a schedule that a batch is beyond is what rules: requests that end together, or
+begin one after the other, leave steps with few of them."""
+
 MORE_LOAD = 1.5
 """Times the quiet batch size from which a server counts as loaded: a closed loop wanders by less."""
 
@@ -46,26 +50,30 @@ class Quiet:
 
 
 def not_drafting(evidence: Evidence) -> Finding | None:
-    """Configured, generating, and hardly a step is drafted: by a schedule, or not."""
-    if not is_idle(evidence):
+    """Configured, generating, and hardly a step is drafted, or by a schedule fewer than not: by that, or not."""
+    share = evidence.number("draft_coverage")
+    if share is None or share >= MOSTLY_DRAFTED:
         return None
     batch = evidence.number("running_requests")
     numbers = (
-        *figures("ratio", draft_coverage=evidence.number("draft_coverage")),
+        *figures("ratio", draft_coverage=share),
         *figures("requests", running_requests=batch),
     )
     drafted = _drafts_up_to(evidence, batch)
     if drafted is not None:
+        steps = "" if is_idle(evidence) else f" in {1 - share:.0%} of steps"
         return Finding(
             "off-by-schedule",
             Level.NOTICE,
-            f"Speculation is off by its schedule: it drafts up to {drafted:.0f} requests at once, and {batch:.1f} run "
-            "now. That is as configured; it drafts again when load falls.",
+            f"Speculation is off by its schedule{steps}: it drafts up to {drafted:.0f} requests at once, and "
+            f"{batch:.1f} run now. That is as configured; it drafts again when load falls.",
             (*numbers, Figure("drafts_up_to", drafted, "requests")),
             "Nothing, where a calibration says that speculation loses beyond that batch size; raise "
             "--max-spec-concurrency or the schedule otherwise.",
             cause="off by schedule",
         )
+    if not is_idle(evidence):
+        return None
     return Finding(
         "not-drafting",
         Level.PROBLEM,
@@ -95,7 +103,7 @@ def _drafts_up_to(evidence: Evidence, batch: float | None) -> float | None:
         # A mean over the window and over engines: half a request below the limit is at it.
         beyond = bool(stops) and batch / max(evidence.engines, 1) >= min(stops) - 0.5
         return float(max(drafting, default=0)) if beyond else None
-    return _seen_to_draft_up_to(evidence.course.blocks, batch)
+    return _seen_to_draft_up_to(evidence.course.blocks, batch) if is_idle(evidence) else None
 
 
 def _seen_to_draft_up_to(blocks: Sequence[Block], batch: float) -> float | None:
@@ -114,7 +122,7 @@ def _seen_to_draft_up_to(blocks: Sequence[Block], batch: float) -> float | None:
 def partly_drafted(evidence: Evidence) -> Finding | None:
     """Some steps are drafted and some are not."""
     share = evidence.number("draft_coverage")
-    if share is None or not IDLE_COVERAGE <= share < MIXED_COVERAGE:
+    if share is None or not IDLE_COVERAGE <= share < MIXED_COVERAGE or not_drafting(evidence):
         return None
     return Finding(
         "partly-drafted",

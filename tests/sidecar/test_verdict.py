@@ -31,6 +31,7 @@ NEW = TargetWatch(Target("gpu-1", "http://127.0.0.1:8000/metrics")).view(NOW)
         pytest.param(shown(), Verdict.PAYS, id="well"),
         pytest.param(shown(speedup=None, finding=finding("plain-twin")), Verdict.PLAIN_TWIN, id="twin"),
         pytest.param(shown(speedup=None, finding=finding("v0-engine")), Verdict.NO_ESTIMATE, id="V0"),
+        pytest.param(shown(finding=finding("off-by-schedule")), Verdict.NO_ESTIMATE, id="off, but for few steps"),
         pytest.param(shown(speedup=None, finding=finding("no-traffic")), Verdict.NO_TRAFFIC, id="idle"),
         pytest.param(NEW, Verdict.WAITING, id="new"),
         pytest.param(silent(), Verdict.NO_NEWS, id="nobody knows"),

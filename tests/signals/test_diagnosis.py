@@ -307,6 +307,15 @@ def test_a_known_schedule_that_stopped_drafting_is_no_problem():
     assert [(f.code, f.level) for f in diagnose(found)] == [("off-by-schedule", Level.NOTICE)]
 
 
+def test_a_batch_beyond_a_known_schedule_is_off_by_it_though_some_steps_have_few_requests():
+    found = replace(evidence(draft_coverage=0.05, running_requests=12.0), schedule=((1, 8, 5), (9, 9, 0)))
+    assert codes(found) == ["off-by-schedule"]
+    assert "off by its schedule in 95% of steps" in first(found).text
+    assert codes(replace(found, schedule=())) == ["healthy", "partly-drafted"]
+    within = replace(found, values=found.values | {"running_requests": 4.0})
+    assert codes(within) == ["healthy", "partly-drafted"]
+
+
 def test_a_schedule_does_not_excuse_silence_within_its_limit():
     found = replace(evidence(draft_coverage=0.0, running_requests=4.0), schedule=((1, 8, 5), (9, 9, 0)))
     assert first(found).code == "not-drafting"
