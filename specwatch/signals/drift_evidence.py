@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
-from specwatch.signals.drift_reference import FLOOR, INSIDE, Block, Reference
+from specwatch.signals.drift_reference import Block, Reference, block_dispersion, inside
 from specwatch.signals.drift_trend import Line
 
 SIZES = (0.03, 0.05, 0.10, 0.20, 0.40)
@@ -91,7 +91,7 @@ class Departure:
 
 def departure_of(block: Block, reference: Reference, dispersion: float, correlation: float) -> Departure:
     """How far a block departs, where φ with all correlation in it is ``dispersion``."""
-    by_itself = block_dispersion(reference, dispersion, block) / correlation
+    by_itself = block_dispersion(dispersion, reference.rate, block.draft_tokens) / correlation
     rate, own = inside(reference.rate), block.accepted / block.draft_tokens
     lost = _term(own, rate) + _term(1 - own, 1 - rate)
     degrees = LEAST_DEGREES + block.draft_tokens / by_itself / TRIALS_A_DEGREE
@@ -160,17 +160,6 @@ class _Size:
     def clear(self) -> None:
         """Forget the evidence."""
         self.shiryaev_roberts = self.page = self.tokens = self.accepted = 0.0
-
-
-def inside(rate: float) -> float:
-    """A rate moved off 0 and 1."""
-    return min(max(rate, INSIDE), 1 - INSIDE)
-
-
-def block_dispersion(reference: Reference, dispersion: float, block: Block) -> float:
-    """φ of a block, so large that its rate strays by FLOOR at least."""
-    rate = inside(reference.rate)
-    return max(dispersion, FLOOR**2 * block.draft_tokens / (rate * (1 - rate)))
 
 
 @dataclass
@@ -258,7 +247,7 @@ class Evidence:
 
     def _has_returned(self, block: Block, reference: Reference) -> bool:
         """Whether a change has ended, by as much evidence as it began with."""
-        dispersion = block_dispersion(reference, self.dispersion, block)
+        dispersion = block_dispersion(self.dispersion, reference.rate, block.draft_tokens)
         least = self.sign * SIZES[0]
         points = self.change(reference).points
         fallen = inside(reference.rate + (min if self.sign < 0 else max)(points, least))

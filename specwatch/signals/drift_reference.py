@@ -22,6 +22,17 @@ SIGNIFICANT = 1.64
 """Correlation counts when it is above this many standard errors, 1 / √blocks: 5 % by chance."""
 
 
+def inside(rate: float) -> float:
+    """A rate moved off 0 and 1."""
+    return min(max(rate, INSIDE), 1 - INSIDE)
+
+
+def block_dispersion(dispersion: float, rate: float, draft_tokens: float) -> float:
+    """φ of a block of so many draft tokens, so large that its rate strays by FLOOR at least."""
+    rate = inside(rate)
+    return max(dispersion, FLOOR**2 * draft_tokens / (rate * (1 - rate)))
+
+
 @dataclass(frozen=True)
 class Block:
     """Counts of one block of traffic."""

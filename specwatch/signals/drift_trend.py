@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from specwatch.signals.drift_reference import FLOOR, INSIDE
+from specwatch.signals.drift_reference import block_dispersion, inside
 
 ODDS = 100.0
 """Mean likelihood ratio that is an alarm."""
@@ -108,10 +108,8 @@ class Trend:
     def line(self, dispersion: float) -> Line | None:
         """The evidence for a slow decay where blocks stray by ``dispersion``; None where no line falls by LEAST."""
         tokens, accepted = sum(span.tokens for span in self._spans), sum(span.accepted for span in self._spans)
-        rate = min(max(accepted / tokens, INSIDE), 1 - INSIDE)
-        binomial = rate * (1 - rate)
-        # A block's rate is not believed to better than FLOOR, however steady it was.
-        variance = max(dispersion * binomial, FLOOR**2 * tokens / self._blocks)
+        rate = inside(accepted / tokens)
+        variance = block_dispersion(dispersion, rate, tokens / self._blocks) * rate * (1 - rate)
         moments = sum(span.moments for span in self._spans)
         told, best, likeliest = 0.0, 0.0, None
         for fit in _fits(self._spans, accepted / tokens, variance):
