@@ -141,7 +141,7 @@ def _slightly_below(evidence: Evidence) -> Finding | None:
         "slightly-below-normal",
         Level.NOTICE,
         f"Acceptance left its normal by more than chance and by little: {evidence.rate:.1%} now, "
-        f"{evidence.reference:.1%} before. It is too small to matter, or on its way back.",
+        f"{evidence.reference:.1%} before. It is too small to matter so far, or on its way back.",
         figures("ratio", now=evidence.rate, reference=evidence.reference),
     )
 

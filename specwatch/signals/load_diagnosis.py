@@ -50,7 +50,7 @@ class Quiet:
 
 
 def not_drafting(evidence: Evidence) -> Finding | None:
-    """Configured, generating, and hardly a step is drafted, or by a schedule fewer than not: by that, or not."""
+    """Configured, generating, and off: hardly a step is drafted, or fewer than half where a schedule says so."""
     share = evidence.number("draft_coverage")
     if share is None or share >= MOSTLY_DRAFTED:
         return None
