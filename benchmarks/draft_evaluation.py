@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from specwatch.collect.asking import PATIENT
 from specwatch.collect.scraper import http_session, scrape
 from specwatch.collect.targets import parse
 from specwatch.lab import stage
@@ -144,7 +145,7 @@ async def _counters(k: int, count: int) -> dict[str, float]:
 async def _accepted(url: str) -> tuple[float, float]:
     """Accepted and draft tokens so far."""
     async with http_session() as session:
-        page = await scrape(session, parse(url))
+        page = await scrape(session, parse(url), PATIENT)
     engines = page.engines.values()
     accepted = sum(engine.counters.get(Counter.ACCEPTED_TOKENS, 0.0) for engine in engines)
     return accepted, sum(engine.counters.get(Counter.DRAFT_TOKENS, 0.0) for engine in engines)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from specwatch.collect.asking import PATIENT
 from specwatch.collect.scraper import http_session, scrape
 from specwatch.collect.targets import parse
 from specwatch.lab import stage
@@ -84,12 +85,12 @@ async def _watch(url: str, load: Load, interval: float) -> list[Row]:
     target = parse(url)
     async with http_session() as session:
         await asyncio.sleep(5 * interval)  # the first answers warm the server up
-        at, before = time.monotonic(), totals(await scrape(session, target))
+        at, before = time.monotonic(), totals(await scrape(session, target, PATIENT))
         for domain, intervals in PHASES:
             load.use(asked(domain))
             for _ in range(intervals):
                 await asyncio.sleep(max(0.0, at + interval - time.monotonic()))
-                now, after = time.monotonic(), totals(await scrape(session, target))
+                now, after = time.monotonic(), totals(await scrape(session, target, PATIENT))
                 rows.append(Row(domain, now - at, tuple(b - a for a, b in zip(before, after, strict=True))))
                 at, before = now, after
     return rows

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from specwatch.cli import check_report
 from specwatch.cli.running import run
+from specwatch.collect.asking import PATIENT
 from specwatch.collect.scraper import ScrapeError, http_session, scrape, server_release
 from specwatch.collect.targets import Target, parse
 from specwatch.errors import InputError
@@ -28,7 +29,7 @@ EXIT_NO_PAGE = 3
 EXIT_INTERRUPTED = 130
 """As shells have it after Ctrl-C: 1 would claim that something is wrong with the server."""
 
-SLOWEST = 60.0
+SLOWEST = 2 * PATIENT.seconds
 """Seconds that two scrapes of a slow server may take beyond what was asked for: what was seen counts all the same."""
 
 SCRAPE_EVERY = 0.5
@@ -106,7 +107,7 @@ async def _views(target: Target, settings: WatchSettings, duration: float) -> As
     async with http_session() as session:
         while True:
             try:
-                watch.observe(clock.now(), await scrape(session, target))
+                watch.observe(clock.now(), await scrape(session, target, PATIENT))
             except ScrapeError as problem:
                 watch.failed(str(problem))
             scrapes += 1

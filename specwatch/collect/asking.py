@@ -37,6 +37,11 @@ class Limits:
     """Of the decompressed page. A page of vLLM is about 54 kB an engine."""
 
 
+PATIENT = Limits(seconds=30.0)
+"""Where a person waits for the answer, or a measurement would be lost without it: a server whose cores are all taken
+may need longer for its page than a scrape among hundreds may last."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a server said."""

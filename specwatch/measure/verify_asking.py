@@ -15,9 +15,10 @@ import aiohttp
 
 from specwatch import __version__
 from specwatch.alerting.text import clean, cut
+from specwatch.collect.asking import PATIENT
 from specwatch.collect.credentials import Credentials, Terms
 from specwatch.collect.http import connection_failure
-from specwatch.collect.scraper import Limits, ScrapeError, scrape, server_release
+from specwatch.collect.scraper import ScrapeError, scrape, server_release
 from specwatch.collect.targets import Target
 from specwatch.errors import InputError
 from specwatch.measure.connector import connector
@@ -134,7 +135,7 @@ class Server:
     async def page(self) -> Snapshot | None:
         """The metrics page, or None where there is none to read."""
         try:
-            return await scrape(self._session, self.target, Limits(), self._credentials)
+            return await scrape(self._session, self.target, PATIENT, self._credentials)
         except ScrapeError:
             return None
 

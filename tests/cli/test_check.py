@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from specwatch.cli import check, check_report
-from specwatch.collect.scraper import Limits, ScrapeError, scrape
+from specwatch.collect.scraper import Limits, ScrapeError
 from specwatch.collect.targets import parse
 from specwatch.lab.fleet import Fleet
 from specwatch.lab.scenario import Failure
@@ -198,7 +198,7 @@ async def endless(request: web.Request) -> web.StreamResponse:
     ],
 )
 async def test_a_server_without_a_page_ends_the_check_with_3(failure, reason, monkeypatch):
-    impatient(monkeypatch)
+    monkeypatch.setattr(check, "PATIENT", Limits(seconds=2.0))
     server = SimulatedServer("s")
     server.failure = failure
     async with Fleet([server], speed=0) as fleet:
@@ -207,9 +207,18 @@ async def test_a_server_without_a_page_ends_the_check_with_3(failure, reason, mo
     assert re.search(f"✗ The last scrape failed: .*{reason}", said(result))
 
 
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a scrape wait two seconds only."""
-    monkeypatch.setattr(check, "scrape", lambda session, target: scrape(session, target, Limits(seconds=2.0)))
+@pytest.mark.slow
+async def test_a_page_that_takes_longer_than_a_scrape_among_many_may_is_waited_for():
+    pages = in_turn(BEFORE, JSON)
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(Limits().seconds + 1)
+        return await pages(request)
+
+    async with serving({"/metrics": handler}) as url:
+        result = await checked(url)
+    assert result.exit_code == 0, result.output
+    assert "✓ Speculation fits this traffic" in said(result)
 
 
 async def test_no_one_at_the_address_is_said_so():

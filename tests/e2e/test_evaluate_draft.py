@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Callable
@@ -10,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from specwatch.collect.scraper import http_session, scrape
-from specwatch.collect.targets import parse
+from specwatch.collect.scraper import http_session
 from specwatch.lab.corpus import DOMAINS, prompts
 from specwatch.lab.models import LabModels
 from specwatch.lab.stage import CONCURRENCY, MAX_TOKENS, SERVED_NAME, K
+from specwatch.measure.calibration.servers import count, settled
 from specwatch.measure.load import Load
 from specwatch.vllm.metrics import Counter
 from tests.support.lab import LabServer, specwatch
@@ -28,27 +27,17 @@ AGREEMENT = 0.03
 DOCUMENTS = 12
 """Of each domain."""
 
-SETTLE_SECONDS = 1.0
-"""vLLM counts a step a little after it was answered."""
-
-
-async def accepted_and_drafted(server: LabServer) -> tuple[float, float]:
-    async with http_session() as session:
-        page = await scrape(session, parse(server.url))
-    (engine,) = page.engines.values()
-    return engine.counters[Counter.ACCEPTED_TOKENS], engine.counters[Counter.DRAFT_TOKENS]
-
 
 async def counted(server: LabServer, domain: str) -> float:
     """VLLM's acceptance rate over the domain's prompts, each asked once."""
-    before = await accepted_and_drafted(server)
     asked = prompts(domain, DOCUMENTS, seed=2)
     load = Load(server.url, SERVED_NAME, asked, CONCURRENCY, MAX_TOKENS, ignore_eos=False)
-    totals = await load.run(requests=DOCUMENTS)
-    assert totals.errors == 0, totals.last_error
-    await asyncio.sleep(SETTLE_SECONDS)
-    accepted, drafted = await accepted_and_drafted(server)
-    return (accepted - before[0]) / (drafted - before[1])
+    async with http_session() as session:
+        before = await count(session, server.url)
+        totals = await load.run(requests=DOCUMENTS)
+        assert totals.errors == 0, totals.last_error
+        added = (await settled(session, server.url, before, DOCUMENTS)).counters
+    return added[Counter.ACCEPTED_TOKENS] / added[Counter.DRAFT_TOKENS]
 
 
 def predicted(models: LabModels, folder: Path) -> dict[str, float]:

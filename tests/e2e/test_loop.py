@@ -178,9 +178,10 @@ async def stays_quiet_on_traffic_the_draft_was_made_for(loop: Loop) -> None:
     end = time.monotonic() + UNTIL_ALARM
     while time.monotonic() < end:
         acceptance = await loop.recorded()
-        assert acceptance is not None, await loop.state()
-        assert acceptance > 0.6, await loop.state()
+        # Where a busy machine delays every scrape of a window there is no value, and no reason for an alarm either.
+        assert acceptance is None or acceptance > 0.6, await loop.state()
         await asyncio.sleep(1.0)
+    await loop.prometheus.wait_for(f"{ACCEPTANCE} > 0.6", PATIENCE)
     kept = (*loop.sink.slack, *loop.sink.pagerduty)
     assert [message.text for message in kept if is_about_acceptance(message)] == []
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from specwatch.collect.scraper import http_session
 from specwatch.lab.stage import SERVED_NAME, K
+from specwatch.measure.calibration.servers import count, settled
 from specwatch.measure.load import Answer, Load, RequestSpeculation
 from tests.support.daemon import daemon
 from tests.support.lab import FOREIGN, HOME, LabServer, some_prompts, specwatch, watched
@@ -96,10 +98,13 @@ def told(answer: Answer) -> RequestSpeculation:
 
 
 async def test_requests_add_up_to_what_the_sidecar_says(lab_server: LabServer, tmp_path: Path):
-    async with fresh_sidecar(lab_server, tmp_path) as page:
+    async with fresh_sidecar(lab_server, tmp_path) as page, http_session() as session:
+        before = await count(session, lab_server.url)
         requests = [told(answer) for answer in await ask_all_kinds(lab_server)]
-        # The last step is counted a moment after its answer.
-        target = await scraped_since(page, time.time() + 1.0)
+        await settled(session, lab_server.url, before, len(requests))
+        under_way = await scraped_since(page, time.time())
+        # Only the next page was surely asked for after the last step was counted.
+        target = await scraped_since(page, under_way["last_scrape"])
     steps = sum(request.num_spec_steps for request in requests)
     drafted = sum(request.num_draft_tokens for request in requests)
     accepted = sum(request.num_accepted_draft_tokens for request in requests)

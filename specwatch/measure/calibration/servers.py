@@ -10,13 +10,12 @@ from typing import Any
 
 import aiohttp
 
+from specwatch.collect.asking import PATIENT
 from specwatch.collect.scraper import ScrapeError, scrape, server_release
 from specwatch.collect.targets import Target, parse
 from specwatch.errors import InputError
 from specwatch.vllm.metrics import Counter, Dialect, Snapshot
 
-ASK_SECONDS = 30.0
-"""Longest for a question about the server itself."""
 MODELS_BYTES = 2**20
 """Most that is read of such an answer."""
 SETTLE_SECONDS = 5.0
@@ -156,7 +155,7 @@ async def settled(session: aiohttp.ClientSession, url: str, before: Counts, requ
 
 async def _page(session: aiohttp.ClientSession, target: Target) -> Snapshot:
     try:
-        return await scrape(session, target)
+        return await scrape(session, target, PATIENT)
     except ScrapeError as problem:
         raise InputError(f"{target.server}: {problem}") from None
 
@@ -180,7 +179,7 @@ async def _tokens(session: aiohttp.ClientSession, server: str, model: str, sampl
 
 
 async def _asked(session: aiohttp.ClientSession, method: str, url: str, body: Mapping[str, Any] | None = None) -> Any:
-    timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
+    timeout = aiohttp.ClientTimeout(total=PATIENT.seconds)
     try:
         async with session.request(method, url, json=body, timeout=timeout, allow_redirects=False) as response:
             raw = await response.content.read(MODELS_BYTES)
