@@ -20,6 +20,9 @@ SMALL_PAGE = 2**18
 """Bytes that are read at once, in about two milliseconds; a thread and back would cost the page of one engine another
 0.05 ms to 0.35. A larger page goes: one at the limit takes seconds, and others are to be scraped meanwhile."""
 
+RELEASE_BYTES = 4096
+"""Most that is read of an answer about the release."""
+
 
 async def scrape(
     session: Asker,
@@ -44,14 +47,12 @@ async def scrape(
 async def server_release(
     session: Asker,
     target: Target,
-    limits: Limits | None = None,
+    seconds: float = 2.0,
     credentials: Credentials | None = None,
 ) -> str | None:
-    """What the server's ``/version`` says, or None where it does not say."""
+    """What the server's ``/version`` says, or None where it does not say, nor within ``seconds``."""
     try:
-        answer = await fetch(
-            session, f"{target.server}/version", limits or Limits(seconds=2.0, bytes=4096), credentials
-        )
+        answer = await fetch(session, f"{target.server}/version", Limits(seconds, RELEASE_BYTES), credentials)
         version: Any = json.loads(answer.body).get("version")
     except (ScrapeError, ValueError, AttributeError):
         return None

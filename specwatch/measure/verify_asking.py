@@ -114,7 +114,7 @@ class Server:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         try:
-            self.release = await server_release(self._session, self.target, credentials=self._credentials)
+            self.release = await server_release(self._session, self.target, PATIENT.seconds, self._credentials)
             await self._find_model()
         except BaseException:
             await self._session.close()

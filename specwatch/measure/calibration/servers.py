@@ -85,7 +85,7 @@ async def identify(session: aiohttp.ClientSession, url: str, sample: str) -> Ide
         served_as=served_as,
         model=printable(_text(model.get("root") or served_as)),
         max_model_len=length if isinstance(length, int) else None,
-        release=await server_release(session, target),
+        release=await server_release(session, target, PATIENT.seconds),
         positions=positions,
         tokens=await _tokens(session, target.server, served_as, sample),
     )
