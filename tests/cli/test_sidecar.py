@@ -42,9 +42,8 @@ async def test_it_serves_until_it_is_asked_to_end_and_then_ends_well(number):
         assert 'specwatch_target_up{model_name="./lab_target",target="gpu"} 1.0' in page
         assert (status, (await it.get("/"))[0]) == (200, 200)
         assert await it.end(number) == 0
-    lines = it.said.splitlines()
-    assert len(lines) == 1, it.said
-    assert "serving http://127.0.0.1:" in lines[0]
+    (line,) = it.lines
+    assert "serving http://127.0.0.1:" in line
 
 
 async def test_it_ends_while_a_target_hangs_and_a_client_holds_its_connection():

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from specwatch.cli import top
 from specwatch.errors import InputError
+from specwatch.lab.child import free_port
 from specwatch.lab.fleet import Fleet
 from specwatch.lab.scenario import Domain
 from specwatch.lab.simulator import SimulatedServer
@@ -79,7 +80,7 @@ async def test_it_follows_the_windows_size_and_ctrl_c_ends_with_130(watched, tmp
 @pytest.mark.slow
 async def test_it_says_how_old_its_figures_are_when_the_sidecar_is_gone_and_goes_on_when_it_is_back(watched, tmp_path):
     async with AsyncExitStack() as open_first, terminal(tmp_path) as shown:
-        url = await open_first.enter_async_context(serving(watched.app))
+        url = await open_first.enter_async_context(serving(watched.app, port=free_port()))
         await shown.run(f"{SPECWATCH} top {url} --interval 0.5; echo ended with $?")
         await shown.shows("● live", "▸ poor")
         await open_first.aclose()

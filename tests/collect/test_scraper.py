@@ -28,7 +28,7 @@ def _either_carries_the_questions(request: pytest.FixtureRequest, monkeypatch: p
 
 async def fetched(url: str, **limits: float) -> Snapshot:
     async with http_session() as session:
-        return await scrape(session, parse(url), Limits(**limits))
+        return await scrape(session, parse(url), Limits(**({"seconds": 60.0} | limits)))
 
 
 async def refusal(url: str, **limits: float) -> str:

@@ -17,7 +17,7 @@ from tests.support.programs import finish
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
 
-WINDOW = "6s"
+WINDOW = "20s"
 
 
 async def check(url: str, *options: str) -> subprocess.CompletedProcess[str]:

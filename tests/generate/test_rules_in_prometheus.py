@@ -29,7 +29,7 @@ from specwatch.signals.window import Increments, Ledger
 from specwatch.vllm.metrics import GAUGES, read_page
 from tests.support.prometheus import Prometheus, prometheus
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.timeout(400)]
 
 V0_K = 5
 
@@ -109,9 +109,9 @@ async def undisturbed_evaluation(server: Prometheus) -> float:
     """
     window = CONFIG.scaled(CONFIG.rate_window)
     pages = f"count_over_time(up[{duration(window)}]) * min_over_time(up[{duration(window)}])"
-    for _ in range(30):
-        (evaluations,) = await ask(server, f"{ACCEPTANCE_OF_MODEL}[4s]")
-        for at, _ in reversed(evaluations["values"]):
+    for _ in range(120):
+        lately = await ask(server, f"{ACCEPTANCE_OF_MODEL}[4s]")
+        for at, _ in reversed([value for series in lately for value in series["values"]]):
             lasting = await ask(server, "timestamp(up) + scrape_duration_seconds", at)
             undisturbed = all(at - float(entry["value"][1]) > APPENDED_WITHIN for entry in lasting)
             regular = all(

@@ -31,7 +31,10 @@ from tests.support.pages import page_text
 
 PAGE = page_text("vllm-0.32.0-v1-draft_model-es")
 BOMB = gzip.compress(b"#" * (64 * 2**20))
-LIMITS = Limits(seconds=3.0, bytes=8 * 2**20)
+LIMITS = Limits(seconds=6.0, bytes=8 * 2**20)
+UNHURRIED = Limits(seconds=60.0)
+"""Where nothing hangs: on a busy machine a good answer may take seconds."""
+
 INTERVAL = 0.2
 PATIENCE = 90.0
 """Seconds until something that must happen is said not to: nothing is judged by how long it took."""
@@ -148,7 +151,7 @@ async def test_whatever_a_target_does_the_others_are_scraped_and_it_is_said_what
         targets = [parse(f"{name}={url}/{name}/metrics") for name in (*GOOD, *BAD, "changing")]
         service = Service(targets, settings=ServiceSettings(interval=INTERVAL, limits=LIMITS))
         async with running(service):
-            # Two rounds of those that take the longest, in which each good one has fifteen turns a round.
+            # Two rounds of those that take the longest, in which each good one has thirty turns a round.
             await until(lambda: min(service.tallies[name].failures for name in BAD) >= 2)
             slowest = max(service.tallies[name].scrapes for name in ("hangs", "drips"))
             assert good_scrapes(service) >= 2 * slowest
@@ -159,6 +162,7 @@ async def test_whatever_a_target_does_the_others_are_scraped_and_it_is_said_what
     assert service.watches["changing"].view(service.clock.now()).engines == 1
 
 
+@pytest.mark.slow
 async def test_where_dns_is_gone_targets_with_addresses_are_scraped(monkeypatch):
     real, back = socket.getaddrinfo, threading.Event()
 
@@ -174,10 +178,10 @@ async def test_where_dns_is_gone_targets_with_addresses_are_scraped(monkeypatch)
             named = [parse(f"gpu-{number}=http://gpu-{number}.invalid:8000") for number in range(100)]
             service = Service(
                 [*(parse(f"{name}={url}") for name in GOOD), *named],
-                settings=ServiceSettings(interval=INTERVAL, limits=Limits(seconds=1.0)),
+                settings=ServiceSettings(interval=INTERVAL, limits=LIMITS),
             )
             async with running(service):
-                await until(lambda: min(service.tallies[target.name].failures for target in named) >= 2)
+                await until(lambda: min(service.tallies[target.name].failures for target in named) >= 1)
                 assert good_scrapes(service) >= 2
                 back.set()
     finally:
@@ -190,7 +194,7 @@ async def test_a_clock_that_is_stepped_moves_no_window(monkeypatch, step: float)
     real = time.time
     async with serving({"/metrics": text_page(PAGE)}) as url:
         service = Service(
-            [parse(f"{name}={url}") for name in GOOD], settings=ServiceSettings(interval=INTERVAL, limits=LIMITS)
+            [parse(f"{name}={url}") for name in GOOD], settings=ServiceSettings(interval=INTERVAL, limits=UNHURRIED)
         )
         async with running(service):
             await until(lambda: good_scrapes(service) >= 3)
@@ -226,9 +230,8 @@ async def test_where_half_the_fleet_goes_down_each_is_told_of_and_none_of_the_ot
         clock = Clock()
         book = AlertBook([webhook_receiver(sink.webhook_url)], time_scale=SCALE, clock=clock)
         targets = [parse(f"{server.name}={url}") for server, url in zip(servers, fleet.urls, strict=True)]
-        service = Service(
-            targets, settings=ServiceSettings(interval=INTERVAL), listener=book.judge, clock=clock, scale=SCALE
-        )
+        settings = ServiceSettings(interval=INTERVAL, limits=UNHURRIED)
+        service = Service(targets, settings=settings, listener=book.judge, clock=clock, scale=SCALE)
         async with book.delivering(), running(service):
             await until(lambda: all(watch.up for watch in service.watches.values()))
             fail(servers[::2], Failure.DOWN)

@@ -91,13 +91,11 @@ def test_every_line_comes_once_however_often_logging_is_set_up(capsys):
 
 
 async def test_a_sidecar_that_is_told_so_says_everything_in_json():
-    said: list[str] = []
     async with sidecar("--log-format", "json", *AWAY) as it:
         while 'failures_total{target="127.0.0.1:1"} 0.0' in (await it.get("/metrics"))[1]:
             await asyncio.sleep(0.02)
         assert await it.end() == 0
-        said = it.said.splitlines()
-    told = [json.loads(line) for line in said]
+    told = [json.loads(line) for line in it.lines]
     assert [line["level"] for line in told] == ["info", "warning"]
     assert told[0]["message"].startswith("serving http")
     assert told[1]["target"] == "127.0.0.1:1"

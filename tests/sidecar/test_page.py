@@ -10,13 +10,14 @@ import pytest
 from fastapi.testclient import TestClient
 from playwright.async_api import expect
 
+from specwatch.lab.child import free_port
 from specwatch.lab.scenario import FOREIGN, HOME, Failure, Phase
 from specwatch.lab.simulator import SimulatedServer
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.api import PAGE_FILES, create_app
 from specwatch.sidecar.service import Service
 from specwatch.sidecar.store.database import Database, StoreError
-from tests.support.page import HOPELESS, PATIENCE, WHOLE_STEP, figure, page_of, row, signals_of
+from tests.support.page import HOPELESS, WHOLE_STEP, figure, page_of, row, signals_of
 from tools.rehearsal import offstage, rehearsing, serving
 
 
@@ -183,21 +184,21 @@ async def test_it_says_when_the_sidecar_is_gone_and_when_it_is_back():
     async with offstage([SimulatedServer("gpu-0", running=4)]) as rehearsal, AsyncExitStack() as open_page:
         await rehearsal.play(300, WHOLE_STEP)
         rehearsal.clock.release()
-        async with serving(rehearsal.app) as url:
+        async with serving(rehearsal.app, port=free_port()) as url:
             page, _ = await open_page.enter_async_context(page_of(url))
             await expect(page.locator("#connection")).to_contain_text("Live")
-        await expect(page.locator("#banner")).to_contain_text("Disconnected.", timeout=PATIENCE)
+        await expect(page.locator("#banner")).to_contain_text("Disconnected.")
         await expect(page.locator("#banner")).to_contain_text("The figures below are from")
         await expect(row(page, "gpu-0")).to_be_visible()
         again = create_app(rehearsal.service, AlertBook())
         async with serving(again, port=urlsplit(url).port or 0):
-            await expect(page.locator("#connection")).to_contain_text("Live", timeout=PATIENCE)
+            await expect(page.locator("#connection")).to_contain_text("Live")
             await expect(page.locator("#banner")).to_be_empty()
             figures = figure(page, "gpu-0", "Acceptance")
             before = await figures.text_content()
             rehearsal.fleet.servers[0].traffic = FOREIGN
             await rehearsal.play(600, WHOLE_STEP)
-            await expect(figures).not_to_have_text(before or "", timeout=PATIENCE)
+            await expect(figures).not_to_have_text(before or "")
 
 
 @pytest.mark.browser
@@ -208,7 +209,7 @@ async def test_it_says_when_the_sidecar_has_nothing_new():
             await expect(page.locator("#connection")).to_contain_text("Live")
             rehearsal.service.settings = replace(rehearsal.service.settings, interval=1.0)
             await rehearsal.play(WHOLE_STEP, WHOLE_STEP)
-            await expect(page.locator("#banner")).to_contain_text("Stale.", timeout=PATIENCE)
+            await expect(page.locator("#banner")).to_contain_text("Stale.")
             assert seen.complaints == []
 
 

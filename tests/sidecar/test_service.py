@@ -12,6 +12,9 @@ from tests.support.pages import page_text
 
 PAGE = page_text("vllm-0.32.0-v1-draft_model-es")
 
+UNHURRIED = ServiceSettings(interval=0.05, limits=Limits(seconds=60.0))
+"""Where nothing hangs: on a busy machine a good answer may take seconds."""
+
 
 class StoppedClock(Clock):
     """Shows what ``at`` says."""
@@ -24,7 +27,7 @@ class StoppedClock(Clock):
         return self.at
 
 
-async def until(condition: Callable[[], object], most: float = 20.0) -> None:
+async def until(condition: Callable[[], object], most: float = 60.0) -> None:
     """Return when the condition holds."""
 
     async def wait() -> None:
@@ -34,7 +37,7 @@ async def until(condition: Callable[[], object], most: float = 20.0) -> None:
     await asyncio.wait_for(wait(), most)
 
 
-async def run_until(service: Service, condition: Callable[[], object], most: float = 20.0) -> None:
+async def run_until(service: Service, condition: Callable[[], object], most: float = 60.0) -> None:
     """Run the service until the condition holds."""
     running = asyncio.create_task(service.run())
     try:
@@ -67,11 +70,11 @@ async def test_targets_that_hang_refuse_or_talk_nonsense_hold_up_no_other(caplog
             answered = good.scrapes - good.failures >= 10 and silent.failures >= 2
             return answered and {view.target.name: view.up for view in service.views()} == expected
 
-        await run_until(service, as_expected, most=60.0)
+        await run_until(service, as_expected)
     findings = {view.target.name: view.findings[0].code for view in service.views()}
     assert findings["garbage"] == "not-vllm"
     said = [record.getMessage() for record in caplog.records]
-    assert len([line for line in said if "'gone'" in line]) == 1
+    assert len([line for line in said if "'gone'" in line and "connection refused" in line]) == 1
     assert len([line for line in said if "'silent'" in line]) == 1
 
 
@@ -99,7 +102,7 @@ async def test_a_page_that_specwatch_itself_trips_over_costs_one_target_its_scra
 
     monkeypatch.setattr("specwatch.sidecar.service.scrape", scrape_or_trip)
     async with serving({"/metrics": text_page(PAGE)}) as url:
-        service = Service([parse(f"odd={url}"), parse(f"good={url}")], settings=ServiceSettings(interval=0.05))
+        service = Service([parse(f"odd={url}"), parse(f"good={url}")], settings=UNHURRIED)
         await run_until(service, lambda: min(tally.scrapes for tally in service.tallies.values()) >= 3)
     odd, good = service.views()
     assert (odd.up, good.up) == (False, True)
@@ -113,7 +116,7 @@ async def test_a_listener_that_fails_ends_no_watch(caplog):
         raise ZeroDivisionError
 
     async with serving({"/metrics": text_page(PAGE)}) as url:
-        service = Service([parse(f"t={url}")], settings=ServiceSettings(interval=0.05), listener=listener)
+        service = Service([parse(f"t={url}")], settings=UNHURRIED, listener=listener)
         await run_until(service, lambda: service.tallies["t"].scrapes >= 3)
     assert service.watches["t"].up
     assert service.tallies["t"].failures == 0

@@ -39,10 +39,11 @@ def install(folder: Path, version: str = "0.32.0", distribution: str = "vllm") -
 
 class _Handler(BaseHTTPRequestHandler):
     ready_at = 0.0
+    ready_when: Path | None = None
     seen_ready = threading.Event()
 
     def do_GET(self) -> None:
-        ready = time.monotonic() >= self.ready_at
+        ready = time.monotonic() >= self.ready_at and (self.ready_when is None or self.ready_when.exists())
         self.send_response(200 if ready else 503)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -73,11 +74,27 @@ def _plan() -> dict[str, Any]:
     return run
 
 
+def _end_unasked(plan: dict[str, Any]) -> None:
+    """Return only where the plan has it go on until it is asked to end."""
+    if "exit_after" in plan:
+        _Handler.seen_ready.wait()
+        time.sleep(plan["exit_after"])
+        os._exit(plan.get("exit_code", 0))
+    if "exit_when" in plan:
+        while not Path(plan["exit_when"]).exists():
+            time.sleep(0.05)
+        os._exit(plan.get("exit_code", 0))
+    if "kill_self" in plan:
+        _Handler.seen_ready.wait()
+        time.sleep(plan["kill_self"])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def serve() -> None:
     """Behave as planned.
 
-    Keys are ready_after, exit_before, exit_code, ignore_signals, workers, variables (to print), runs; and exit_after
-    and kill_self, both in seconds after somebody has seen it ready.
+    Keys are ready_after, exit_before, exit_code, ignore_signals, workers, variables (to print), runs; exit_after and
+    kill_self, both in seconds after somebody has seen it ready; ready_when and exit_when, files that it waits for.
     """
     plan = _plan()
     port = int(sys.argv[sys.argv.index("--port") + 1])
@@ -99,19 +116,13 @@ def serve() -> None:
     if "exit_before" in plan:
         os._exit(plan["exit_before"])
     _Handler.ready_at = time.monotonic() + plan.get("ready_after", 0.0)
+    _Handler.ready_when = Path(plan["ready_when"]) if "ready_when" in plan else None
     server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print("serving", flush=True)
     for name in plan.get("variables", ()):
         print(f"{name}={os.environ.get(name)}", flush=True)
-    if "exit_after" in plan:
-        _Handler.seen_ready.wait()
-        time.sleep(plan["exit_after"])
-        os._exit(plan.get("exit_code", 0))
-    if "kill_self" in plan:
-        _Handler.seen_ready.wait()
-        time.sleep(plan["kill_self"])
-        os.kill(os.getpid(), signal.SIGKILL)
+    _end_unasked(plan)
     while not over.wait(0.05):
         pass
     os._exit(plan.get("exit_code", 0))

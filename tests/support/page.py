@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
-from playwright.async_api import Page
+from playwright.async_api import Page, expect
 
 from specwatch.lab.scenario import Domain
 from tests.support.services import chromium
@@ -20,8 +20,10 @@ HOPELESS = Domain("hopeless", acceptance=0.08)
 WHOLE_STEP = 15.0
 """Seconds between scrapes: one block of the drift detector, and twenty in an alert's window."""
 
-PATIENCE = 20_000
+PATIENCE = 60_000
 """Milliseconds until what must appear counts as missing."""
+
+expect.set_options(timeout=PATIENCE)
 
 
 @dataclass

@@ -28,6 +28,11 @@ class Running:
     url: str
     said: str
 
+    @property
+    def lines(self) -> list[str]:
+        """What it has said, but for the notices that a busy machine kept it waiting."""
+        return [line for line in self.said.splitlines() if "stood still for" not in line]
+
     async def get(self, path: str, **headers: str) -> tuple[int, str]:
         """Status and text of an answer."""
         async with aiohttp.ClientSession(headers=headers) as session, session.get(f"{self.url}{path}") as answer:

@@ -19,6 +19,7 @@ def main() -> None:
     plan = json.loads(sys.argv[1])
     process.LEFTOVER_GRACE = process.START_STOP_GRACE = 0.5
     process._PROGRESS_INTERVAL = 0.5
+    process._HEALTH_TIMEOUT = 60.0
 
     def say(text: str) -> None:
         print("specwatch │", text, file=sys.stderr, flush=True)

@@ -166,8 +166,11 @@ def test_a_server_that_loses_the_signal_while_it_loads_is_killed(start):
     assert "was not serving yet" in run.output()
 
 
-def test_progress_is_shown_until_health_answers(start):
-    run = start(ready_after=2.0)
+def test_progress_is_shown_until_health_answers(start, tmp_path):
+    loaded = tmp_path / "loaded"
+    run = start(ready_when=str(loaded))
+    run.wait_for("waiting for http://127.0.0.1:")
+    loaded.touch()
     run.wait_for("is ready")
     assert any("waiting for http://127.0.0.1:" in line for line in run.said())
     run.process.send_signal(signal.SIGTERM)
@@ -333,9 +336,11 @@ def test_the_sidecar_outlives_a_server_that_is_started_again(start):
     assert run.left() == []
 
 
-def test_a_crashed_sidecar_comes_back_with_the_next_server(start):
-    crashing = [sys.executable, "-c", "raise SystemExit(7)"]
-    run = start(sidecar=crashing, restarts={"delay": 0.1}, runs=[{"exit_after": 2.0}, {}])
+def test_a_crashed_sidecar_comes_back_with_the_next_server(start, tmp_path):
+    crashing, over = [sys.executable, "-c", "raise SystemExit(7)"], tmp_path / "over"
+    run = start(sidecar=crashing, restarts={"delay": 0.1}, runs=[{"exit_when": str(over)}, {}])
+    run.wait_for("the sidecar ended with code 7")
+    over.touch()
     eventually(lambda: run.output().count("the sidecar ended with code 7") == 2, run.output)
     assert run.output().count("starting the sidecar") == 2
     run.process.send_signal(signal.SIGTERM)

@@ -114,7 +114,7 @@ def test_a_draft_with_mixed_numbers_is_served_by_force_and_hardly_ever_accepted(
         program.until("vLLM serves", lambda: serving(url), START_SECONDS)
         assert "--force: goes on although vocabulary-differs is refused" in program.output()
         assert complete(url).ok
-        page = requests.get(f"{url}/metrics", timeout=10).text
+        page = requests.get(f"{url}/metrics", timeout=120).text
     drafted, accepted = (
         float(re.search(rf"^vllm:spec_decode_num_{name}_tokens_total{{.*}} (.+)$", page, re.MULTILINE)[1])
         for name in ("draft", "accepted")
