@@ -44,6 +44,7 @@ test-pythons: $(VENV)/.project ## Run the core's tests on the other Pythons that
 
 test-programs: | $(PY) ## Bring Prometheus, Alertmanager, Chromium and tmux for the tests
 	@$(PY) tools/install_test_programs.py
+	@$(PY) tools/newer_prometheus.py || echo "The tests with newer ones are skipped."
 
 lint: $(VENV)/.project ## Check style and types
 	$(BIN)/ruff check

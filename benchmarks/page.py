@@ -192,7 +192,8 @@ async def measure(browser: Browser, servers: int) -> PageCost:
 
 async def _all_rows(page: Page) -> None:
     """Return when every row is there. Waiting inside the page would take what its security policy forbids."""
-    while not await page.evaluate("seen.all"):
+    painted = "performance.getEntriesByName('first-contentful-paint').length"
+    while not await page.evaluate(f"seen.all && seen.figures && {painted}"):
         await asyncio.sleep(0.1)
 
 

@@ -135,7 +135,7 @@ def scraped_by_prometheus(url: str, seconds: float) -> int:
     """How often targets were up in the last ``seconds``."""
     query = f"sum(sum_over_time(up[{seconds:.0f}s]))"
     answer = requests.get(f"{url}/api/v1/query", params={"query": query}, timeout=60).json()
-    return int(float(answer["data"]["result"][0]["value"][1]))
+    return sum(int(float(sample["value"][1])) for sample in answer["data"]["result"])
 
 
 def run(servers: int, seconds: float, binary: Path | None, read_every: float | None) -> Result:

@@ -20,6 +20,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from specwatch.alerting.receivers import Receiver
+from specwatch.collect.asking import PATIENT
 from specwatch.collect.scraper import http_session
 from specwatch.collect.targets import Target
 from specwatch.lab.fleet import Fleet
@@ -109,7 +110,9 @@ async def offstage(
             Target((names or {}).get(server.name, server.name), f"{url}/metrics")
             for server, url in zip(fleet.servers, fleet.urls, strict=True)
         ]
-        service = Service(targets, settings=ServiceSettings(interval=NEVER), listener=alerts.judge, clock=clock)
+        service = Service(
+            targets, settings=ServiceSettings(interval=NEVER, limits=PATIENT), listener=alerts.judge, clock=clock
+        )
         yield Rehearsal(fleet, service, create_app(service, alerts), clock, alerts)
 
 

@@ -65,7 +65,8 @@ def both(sink: Sink, folder: Path) -> list[Receiver]:
 async def deliver(receivers: list[Receiver], count: int = 1, **settings: Any) -> tuple[list[ReceiverStatus], Pauses]:
     """Send so many messages, wait until all is over, and return the counts and the pauses made."""
     pauses = Pauses()
-    async with Delivery(receivers, sleep=pauses, jitter=lambda: 1.0, drain_seconds=60, **settings) as delivery:
+    patient = {"timeout": 60, "drain_seconds": 60} | settings
+    async with Delivery(receivers, sleep=pauses, jitter=lambda: 1.0, **patient) as delivery:
         for number in range(count):
             await send(delivery, notification(target=f"gpu-{number}"))
     return delivery.statuses(), pauses
@@ -194,7 +195,7 @@ async def test_after_an_hour_of_outage_everything_arrives_in_order_and_once(
     receiver = (slack_at if service is Service.SLACK else pagerduty_at)(getattr(sink, f"{service.value}_url"), tmp_path)
     pauses = HourOfOutage(sink)
     expected = []
-    async with Delivery([receiver], sleep=pauses, jitter=lambda: 1.0, drain_seconds=60) as delivery:
+    async with Delivery([receiver], sleep=pauses, jitter=lambda: 1.0, timeout=60, drain_seconds=60) as delivery:
         for number in range(200):
             for firing in (True, False):
                 await send(delivery, notification(target=f"gpu-{number}", firing=firing))
@@ -259,7 +260,9 @@ async def test_what_is_not_delivered_at_the_end_is_counted_and_said(
 
 
 async def test_the_queue_is_bounded_and_the_one_being_sent_and_the_newest_stay(sink: Sink, tmp_path: Path):
-    async with Delivery([pagerduty_at(sink.pagerduty_url, tmp_path)], queue_size=3) as delivery:
+    async with Delivery(
+        [pagerduty_at(sink.pagerduty_url, tmp_path)], queue_size=3, timeout=60, drain_seconds=60
+    ) as delivery:
         for number in range(10):  # without a pause, so that the worker gets none of them before
             await send(delivery, notification(target=f"gpu-{number}"))
         assert delivery.statuses()[0].waiting == 3

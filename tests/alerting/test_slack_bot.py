@@ -42,7 +42,7 @@ async def no_pause(seconds: float) -> None:
 
 
 async def tell(receiver: Receiver, *messages: Notification, **settings: Any) -> Delivery:
-    async with Delivery([receiver], sleep=no_pause, **settings) as delivery:
+    async with Delivery([receiver], sleep=no_pause, **({"timeout": 60, "drain_seconds": 60} | settings)) as delivery:
         for message in messages:
             await delivery.send(delivery.address(message, AT))
     return delivery
@@ -99,7 +99,7 @@ async def test_the_channel_may_be_a_name_although_an_update_needs_its_id(sink, t
 
 async def test_a_head_that_can_no_longer_be_edited_does_not_keep_the_news_back(sink, tmp_path):
     receiver = bot(sink, tmp_path)
-    async with Delivery([receiver], sleep=no_pause) as delivery:
+    async with Delivery([receiver], sleep=no_pause, timeout=60, drain_seconds=60) as delivery:
         await delivery.send(delivery.address(notification(), AT))
         while delivery.waiting():
             await asyncio.sleep(0.001)
@@ -112,7 +112,7 @@ async def test_a_head_that_can_no_longer_be_edited_does_not_keep_the_news_back(s
 
 async def test_a_failure_between_update_and_reply_is_made_good_and_the_reply_comes_once(sink, tmp_path):
     receiver = bot(sink, tmp_path)
-    async with Delivery([receiver], sleep=no_pause) as delivery:
+    async with Delivery([receiver], sleep=no_pause, timeout=60, drain_seconds=60) as delivery:
         await delivery.send(delivery.address(notification(), AT))
         while delivery.waiting():
             await asyncio.sleep(0.001)
@@ -156,7 +156,7 @@ async def test_a_refusal_for_good_is_a_dead_letter_that_says_why(sink, tmp_path)
 
 async def test_an_end_that_is_refused_for_good_leaves_no_thread_behind(sink, tmp_path):
     receiver = bot(sink, tmp_path)
-    async with Delivery([receiver], sleep=no_pause) as delivery:
+    async with Delivery([receiver], sleep=no_pause, timeout=60, drain_seconds=60) as delivery:
         await delivery.send(delivery.address(notification(), AT))
         while delivery.waiting():
             await asyncio.sleep(0.001)
@@ -174,7 +174,7 @@ async def test_a_rate_limit_is_waited_for(sink, tmp_path):
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
 
-    async with Delivery([bot(sink, tmp_path)], sleep=pause) as delivery:
+    async with Delivery([bot(sink, tmp_path)], sleep=pause, timeout=60, drain_seconds=60) as delivery:
         await delivery.send(delivery.address(notification(), AT))
     assert pauses == [30.0]
     assert len(sink.channel.messages) == 1

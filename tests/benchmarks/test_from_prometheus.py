@@ -11,12 +11,13 @@ from tests.support.services import prometheus_binary
 
 
 @pytest.mark.services
+@pytest.mark.timeout(300)
 def test_what_a_few_servers_cost_is_told_beside_what_prometheus_scraped(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(from_prometheus, "INTERVAL", 1.0)
     monkeypatch.setattr(from_prometheus, "WARM_SECONDS", 2.0)
-    from_prometheus.main(["--servers", "3", "--seconds", "3", "--prometheus", str(prometheus_binary())])
+    from_prometheus.main(["--servers", "3", "--seconds", "15", "--prometheus", str(prometheus_binary())])
     said = capsys.readouterr().out
     told = re.search(r"3 servers: (\S+) of (\S+) scrapes a second taken in; .* an answer: (\d+) series", said)
     assert told is not None

@@ -245,7 +245,8 @@ def test_a_typed_key_is_moved_out_of_vllms_command_line(tmp_path: Path):
 
 
 def test_the_record_counts_the_starts_after_a_failure(tmp_path: Path):
-    plan = {"runs": [{"kill_self": 1.0}, {}]}
+    over = tmp_path / "over"
+    plan = {"runs": [{"exit_when": str(over), "exit_code": 1}, {}]}
     places = {"XDG_RUNTIME_DIR": str(tmp_path), "TMPDIR": str(tmp_path), "MARK": str(tmp_path)}
     environment = fake_vllm.install(tmp_path / "site") | places | {"FAKE_VLLM": json.dumps(plan)}
     words = f"--model org/M --port {free_port()} --host 127.0.0.1 --sidecar-listen 127.0.0.1:{free_port()}"
@@ -263,6 +264,7 @@ def test_the_record_counts_the_starts_after_a_failure(tmp_path: Path):
         started = next(line for line in lines if "starting the sidecar" in line)
         record = Path(shlex.split(started)[shlex.split(started).index("--launch-record") + 1])
         first = json.loads(record.read_text())
+        over.touch()
         again = next(line for line in lines if "vLLM is ready" in line)
         second = json.loads(record.read_text())
         process.send_signal(signal.SIGTERM)

@@ -218,7 +218,6 @@ async def test_an_absent_token_file_is_named(tmp_path):
 
 
 async def test_an_answer_is_read_within_limits_of_time_and_size(monkeypatch):
-    monkeypatch.setattr(sidecar_client, "ANSWER_SECONDS", 0.3)
     monkeypatch.setattr(sidecar_client, "LARGEST_ANSWER", 2**20)
 
     async def endless(request: web.Request) -> web.StreamResponse:
@@ -229,10 +228,11 @@ async def test_an_answer_is_read_within_limits_of_time_and_size(monkeypatch):
 
     async with serving({SIGNALS: endless}) as url:
         assert "the answer is larger than 1 MiB" in await refusal(url)
-    async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", close=False) as url:
-        assert "no complete answer within 0.3 s" in await refusal(url)
     async with answering(b"SSH-2.0-OpenSSH_9.2\r\n") as url:
         assert "no sidecar answers there" in await refusal(url)
+    monkeypatch.setattr(sidecar_client, "ANSWER_SECONDS", 0.3)
+    async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", close=False) as url:
+        assert "no complete answer within 0.3 s" in await refusal(url)
 
 
 async def test_json_without_end_or_sense_is_one_error():

@@ -50,7 +50,7 @@ async def until(condition: Callable[[], object]) -> None:
         while not condition():
             await asyncio.sleep(0.02)
 
-    await asyncio.wait_for(wait(), 20.0)
+    await asyncio.wait_for(wait(), 60.0)
 
 
 @asynccontextmanager

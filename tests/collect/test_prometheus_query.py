@@ -24,7 +24,7 @@ PEMS = FIXTURES / "tls"
 async def ask(asked: Engine, **limits: Any) -> int:
     """How many series it has."""
     async with http_session() as session:
-        return len(list(await asked.ask(session, 60.0, Limits(**limits))))
+        return len(list(await asked.ask(session, 60.0, Limits(**({"seconds": 60.0} | limits)))))
 
 
 async def refusal(asked: Engine, **limits: Any) -> ScrapeError:

@@ -158,7 +158,7 @@ async def test_each_reason_why_a_server_cannot_be_verified_is_named():
 
 async def connecting(url):
     with pytest.raises(InputError) as problem:
-        async with Server(parse(url), seconds=5.0):
+        async with Server(parse(url)):
             pass
     return str(problem.value)
 

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from benchmarks import verify_samplers
+from specwatch.collect.asking import PATIENT
 from specwatch.collect.credentials import Credentials
 from specwatch.collect.discovery import Discovery, Wanted
 from specwatch.collect.scraper import http_session
@@ -22,7 +23,7 @@ from specwatch.scrape_config import HttpClient
 from specwatch.sidecar.alerts import AlertBook
 from specwatch.sidecar.exporter import render
 from specwatch.sidecar.losslessness import CheckSettings, LosslessnessChecks, families, from_config
-from specwatch.sidecar.service import Service
+from specwatch.sidecar.service import Service, ServiceSettings
 from tests.support.scoring_server import ScoringServer, scoring
 
 PEMS = Path(__file__).parents[1] / "fixtures" / "tls"
@@ -150,7 +151,7 @@ async def test_the_sidecar_pages_for_text_that_is_distorted_and_exports_that_it_
     async with scoring(ScoringServer(sampler=verify_samplers.garbage(1.0))) as url, http_session() as session:
         watched, target = checks(url)
         book = AlertBook()
-        service = Service([target], listener=book.judge, losslessness=watched)
+        service = Service([target], settings=ServiceSettings(limits=PATIENT), listener=book.judge, losslessness=watched)
         await service.scrape_once(session, service.watches["gpu-a"])
         assert "specwatch_losslessness_distorted{" not in render(service, book).decode()
         await watched.check(target)

@@ -21,6 +21,7 @@ from typing import Any
 import aiohttp
 import yaml
 
+from specwatch.collect.asking import PATIENT
 from specwatch.collect.scraper import http_session
 from specwatch.collect.targets import Target
 from specwatch.lab.child import free_port
@@ -97,7 +98,7 @@ async def play(scene: Scene, names: frozenset[str], folder: Path) -> History:
         service = Service(
             targets,
             watch=told,
-            settings=ServiceSettings(interval=NEVER),
+            settings=ServiceSettings(interval=NEVER, limits=PATIENT),
             listener=alerts.judge,
             clock=clock,
             cells=calibrated.cells(HOMES),
