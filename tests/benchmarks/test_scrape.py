@@ -16,14 +16,12 @@ RESULT = Result(
 
 
 @pytest.mark.services
-@pytest.mark.timeout(300)
 def test_a_few_servers_are_scraped_and_what_that_costs_beside_prometheus_is_told(capsys):
-    run = ["--only", "long", "--servers", "3", "--minutes", "0.35", "--read-every", "2"]
+    run = ["--only", "long", "--servers", "3", "--minutes", "0.1", "--read-every", "2"]
     main([*run, "--prometheus", str(prometheus_binary())])
     said = capsys.readouterr().out
     assert "3 servers for" in said
-    due, failed = re.search(r"scrapes of (\d+) due, (\d+) failed, ", said).groups()
-    assert int(failed) < int(due) / 2
+    assert " 0 failed, " in said
     for reader in ("specwatch", "Prometheus"):
         told = re.search(rf"{reader} +(\S+) ms of processor a scrape, .* (\S+) scrapes a second", said)
         assert told is not None

@@ -23,6 +23,9 @@ from specwatch.signals.catalogue import signals
 from tests.support.programs import ROOT, finish, run
 from tests.support.services import newer_program, promtool
 
+PROMTOOL_SECONDS = 600
+"""Until its tests are taken to hang: they take it 30 s alone, and minutes where six programs share two cores."""
+
 DEFAULT = RulesConfig()
 LIMITED = RulesConfig(max_spec_concurrency=32)
 """With the alert that is off until its limit is chosen."""
@@ -244,6 +247,7 @@ def test_runbooks_ask_for_what_the_rules_record():
 
 
 @pytest.mark.services
+@pytest.mark.timeout(PROMTOOL_SECONDS)
 def test_runbooks_hold_valid_promql(tmp_path: Path):
     rules = [{"record": "x", "expr": query} for query in runbook_queries()]
     # Two rules of one name would be refused for that alone.
@@ -286,6 +290,7 @@ TEST_FILES = (alert_files.TESTS, alert_files.WEEK_TESTS)
 
 
 @pytest.mark.services
+@pytest.mark.timeout(PROMTOOL_SECONDS)
 @pytest.mark.parametrize("config", CHOICES.values(), ids=CHOICES)
 def test_promtool_accepts_the_rules_and_passes_their_tests(config: RulesConfig, tmp_path: Path):
     write_all(tmp_path, alert_files.alert_files(config))
@@ -294,6 +299,7 @@ def test_promtool_accepts_the_rules_and_passes_their_tests(config: RulesConfig, 
 
 
 @pytest.mark.services
+@pytest.mark.timeout(PROMTOOL_SECONDS)
 def test_a_newer_promtool_accepts_the_rules_and_passes_their_tests(tmp_path: Path):
     tool = newer_program("promtool")
     write_all(tmp_path, alert_files.alert_files(CHOICES["hard names"]))
@@ -408,6 +414,7 @@ CHANGES = {
 
 
 @pytest.mark.services
+@pytest.mark.timeout(PROMTOOL_SECONDS)
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_promtools_tests_notice_an_alert_that_is_changed(change: dict[str, Any], tmp_path: Path):
     changed = groups(LIMITED)

@@ -115,11 +115,11 @@ async def test_every_scene_brings_its_traffic_and_ends_when_it_is_seen(tmp_path)
 async def test_a_scene_that_does_not_show_what_it_should_fails_and_names_the_log(tmp_path):
     async with playing(tmp_path, healthy) as (show, watched):
         with pytest.raises(SpecwatchError) as caught:
-            await show.play([scene(lambda seen: False, at_most=2.0, title="Nothing to see")])
+            await show.play([scene(lambda seen: False, at_most=5.0, title="Nothing to see")])
     assert str(caught.value) == (
-        f"“Nothing to see” did not show what it should within 2 s; the log is {tmp_path / 'log'}"
+        f"“Nothing to see” did not show what it should within 5 s; the log is {tmp_path / 'log'}"
     )
-    assert watched
+    assert len(watched) > 1
 
 
 async def test_a_sidecar_that_answers_later_is_waited_for(tmp_path):

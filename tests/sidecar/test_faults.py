@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from specwatch.alerting.receivers import webhook_receiver
+from specwatch.collect.asking import PATIENT
 from specwatch.collect.http import Cause
 from specwatch.collect.scraper import Limits
 from specwatch.collect.targets import parse
@@ -32,9 +33,6 @@ from tests.support.pages import page_text
 PAGE = page_text("vllm-0.32.0-v1-draft_model-es")
 BOMB = gzip.compress(b"#" * (64 * 2**20))
 LIMITS = Limits(seconds=6.0, bytes=8 * 2**20)
-UNHURRIED = Limits(seconds=60.0)
-"""Where nothing hangs: on a busy machine a good answer may take seconds."""
-
 INTERVAL = 0.2
 PATIENCE = 90.0
 """Seconds until something that must happen is said not to: nothing is judged by how long it took."""
@@ -181,7 +179,7 @@ async def test_where_dns_is_gone_targets_with_addresses_are_scraped(monkeypatch)
                 settings=ServiceSettings(interval=INTERVAL, limits=LIMITS),
             )
             async with running(service):
-                await until(lambda: min(service.tallies[target.name].failures for target in named) >= 1)
+                await until(lambda: min(service.tallies[target.name].failures for target in named) >= 2)
                 assert good_scrapes(service) >= 2
                 back.set()
     finally:
@@ -194,7 +192,7 @@ async def test_a_clock_that_is_stepped_moves_no_window(monkeypatch, step: float)
     real = time.time
     async with serving({"/metrics": text_page(PAGE)}) as url:
         service = Service(
-            [parse(f"{name}={url}") for name in GOOD], settings=ServiceSettings(interval=INTERVAL, limits=UNHURRIED)
+            [parse(f"{name}={url}") for name in GOOD], settings=ServiceSettings(interval=INTERVAL, limits=PATIENT)
         )
         async with running(service):
             await until(lambda: good_scrapes(service) >= 3)
@@ -230,7 +228,7 @@ async def test_where_half_the_fleet_goes_down_each_is_told_of_and_none_of_the_ot
         clock = Clock()
         book = AlertBook([webhook_receiver(sink.webhook_url)], time_scale=SCALE, clock=clock)
         targets = [parse(f"{server.name}={url}") for server, url in zip(servers, fleet.urls, strict=True)]
-        settings = ServiceSettings(interval=INTERVAL, limits=UNHURRIED)
+        settings = ServiceSettings(interval=INTERVAL, limits=PATIENT)
         service = Service(targets, settings=settings, listener=book.judge, clock=clock, scale=SCALE)
         async with book.delivering(), running(service):
             await until(lambda: all(watch.up for watch in service.watches.values()))

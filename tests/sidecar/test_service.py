@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from specwatch.collect.asking import PATIENT
 from specwatch.collect.scraper import Limits, scrape
 from specwatch.collect.targets import parse
 from specwatch.sidecar.service import GONE_SECONDS, Clock, Service, ServiceSettings
@@ -12,7 +13,7 @@ from tests.support.pages import page_text
 
 PAGE = page_text("vllm-0.32.0-v1-draft_model-es")
 
-UNHURRIED = ServiceSettings(interval=0.05, limits=Limits(seconds=60.0))
+UNHURRIED = ServiceSettings(interval=0.05, limits=PATIENT)
 """Where nothing hangs: on a busy machine a good answer may take seconds."""
 
 
@@ -74,7 +75,7 @@ async def test_targets_that_hang_refuse_or_talk_nonsense_hold_up_no_other(caplog
     findings = {view.target.name: view.findings[0].code for view in service.views()}
     assert findings["garbage"] == "not-vllm"
     said = [record.getMessage() for record in caplog.records]
-    assert len([line for line in said if "'gone'" in line and "connection refused" in line]) == 1
+    assert len([line for line in said if "'gone'" in line]) == 1
     assert len([line for line in said if "'silent'" in line]) == 1
 
 

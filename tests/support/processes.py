@@ -17,7 +17,7 @@ LOOK_EVERY = 0.2
 STOP_SECONDS = 60.0
 """Longest that a program may take to end before the test kills it: vLLM's launcher waits 30 s for it."""
 
-GONE_SECONDS = 60.0
+GONE_SECONDS = 10.0
 """Longest that a process may still be seen after its parent has ended: the kernel buries it in between."""
 
 TAIL_LINES = 40
